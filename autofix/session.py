@@ -1,0 +1,52 @@
+"""SessionSettings: how ONNX Runtime is to open the model; stored with it as session.json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+LEVELS = ("DISABLE_ALL", "BASIC", "EXTENDED", "LAYOUT", "ALL")
+"""ONNX Runtime's graph optimisation levels, weakest first."""
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """Settings of an onnxruntime.InferenceSession; the defaults are ONNX Runtime's own, spinning apart."""
+
+    level: str = "ALL"
+    disabled_optimizers: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    free_dimensions: tuple[tuple[str, int], ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {k: [list(x) if isinstance(x, tuple) else x for x in v] if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SessionSettings:
+        """The inverse of `to_json`."""
+        kept: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name in data:
+                v = data[f.name]
+                kept[f.name] = tuple(tuple(x) if isinstance(x, list) else x for x in v) if isinstance(v, list) else v
+        return cls(**kept)
+
+
+def open_session(path: str, settings: SessionSettings = SessionSettings(), threads: int = 1) -> Any:
+    """An onnxruntime.InferenceSession for the file at `path`; raises what ONNX Runtime raises."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, "ORT_ENABLE_" + settings.level if settings.level != "DISABLE_ALL" else "ORT_DISABLE_ALL")
+    for name, size in settings.free_dimensions:
+        options.add_free_dimension_override_by_name(name, size)
+    for key, value in settings.entries:
+        options.add_session_config_entry(key, value)
+    disabled = {"disabled_optimizers": list(settings.disabled_optimizers)} if settings.disabled_optimizers else {}
+    return ort.InferenceSession(path, options, providers=list(settings.providers), **disabled)

@@ -1,0 +1,1 @@
+"""What strategies are written with: modules, fx graphs, source text, ONNX graphs."""

@@ -1,0 +1,1 @@
+"""Recorded outcomes that ship with autofix; see README.md beside this file."""

@@ -1,0 +1,1 @@
+"""Strategies that ship with autofix, one a file, in folders by level."""
