@@ -1,0 +1,203 @@
+"""Leaves of forward's arguments and results, and the adapter that gives a model flat tensor inputs and outputs.
+
+The order and the names are a contract: inputs carry forward's parameter names (nested: `cache.0.key`), outputs are
+`output`, `output_1`, ... or dict keys and field names. None is dropped; Python numbers are leaves.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import keyword
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def flatten_value(value: Any, path: str) -> list[tuple[str, Any]]:
+    """The leaves (tensors and Python numbers) of `value` in order, each with its dotted path below `path`."""
+
+    def below(name: Any) -> str:
+        return f"{path}.{name}" if path else str(name)
+
+    if value is None or isinstance(value, str):
+        return []
+    if isinstance(value, (torch.Tensor, bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return [(path, value)]
+    if isinstance(value, dict):
+        return [leaf for k, v in value.items() for leaf in flatten_value(v, below(k))]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [leaf for k, v in zip(value._fields, value, strict=True) for leaf in flatten_value(v, below(k))]
+    if isinstance(value, (list, tuple)):
+        return [leaf for i, v in enumerate(value) for leaf in flatten_value(v, below(i))]
+    if dataclasses.is_dataclass(value):
+        return [leaf for f in dataclasses.fields(value) for leaf in flatten_value(getattr(value, f.name), below(f.name))]
+    if hasattr(value, "to_tuple"):
+        return flatten_value(value.to_tuple(), path)
+    if hasattr(value, "__dict__") and not callable(value):
+        return [leaf for k, v in vars(value).items() for leaf in flatten_value(v, below(k)) if isinstance(leaf[1], torch.Tensor)]
+    return []
+
+
+def rebuild_value(template: Any, leaves: Iterator[Any]) -> Any:
+    """`template` with its leaves replaced, in the order of `flatten_value`."""
+    if template is None or isinstance(template, str):
+        return template
+    if isinstance(template, (torch.Tensor, bool, int, float)):
+        return next(leaves)
+    if isinstance(template, dict):
+        if type(template) is dict:
+            return {k: rebuild_value(v, leaves) for k, v in template.items()}
+        out = copy.copy(template)
+        for k, v in template.items():
+            out[k] = rebuild_value(v, leaves)
+        return out
+    if isinstance(template, tuple):
+        items = [rebuild_value(v, leaves) for v in template]
+        return type(template)(*items) if hasattr(template, "_fields") else tuple(items)
+    if isinstance(template, list):
+        return [rebuild_value(v, leaves) for v in template]
+    if dataclasses.is_dataclass(template):
+        twin = copy.copy(template)
+        for f in dataclasses.fields(template):
+            object.__setattr__(twin, f.name, rebuild_value(getattr(template, f.name), leaves))
+        return twin
+    if hasattr(template, "__dict__") and not callable(template):
+        twin = copy.copy(template)
+        for k, v in vars(template).items():
+            twin.__dict__[k] = rebuild_inside_object(v, leaves)
+        return twin
+    return template
+
+
+def rebuild_inside_object(template: Any, leaves: Iterator[Any]) -> Any:
+    """As `rebuild_value`, for what an opaque object holds: there only tensors are leaves, numbers stay."""
+    if isinstance(template, (bool, int, float)) and not isinstance(template, torch.Tensor):
+        return template
+    if isinstance(template, list):
+        return [rebuild_inside_object(v, leaves) for v in template]
+    if isinstance(template, tuple) and not hasattr(template, "_fields"):
+        return tuple(rebuild_inside_object(v, leaves) for v in template)
+    if isinstance(template, dict):
+        return {k: rebuild_inside_object(v, leaves) for k, v in template.items()}
+    return rebuild_value(template, leaves)
+
+
+def bind_arguments(forward: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """{parameter name: value} in the order of forward's parameters; raises TypeError where they do not fit."""
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if inspect.signature(forward).parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named
+
+
+def input_leaves(forward: Any, args: list[Any], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The leaves of one call's arguments, named by parameter."""
+    return [leaf for name, value in bind_arguments(forward, args, kwargs).items() for leaf in flatten_value(value, name)]
+
+
+def output_leaves(result: Any, taken: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
+    """The leaves of forward's result by output name; a name that an input has already gets the suffix `_output`."""
+    if isinstance(result, dict) or hasattr(result, "_fields") or (dataclasses.is_dataclass(result) and not isinstance(result, torch.Tensor)):
+        leaves = flatten_value(result, "")
+    elif isinstance(result, (list, tuple)):
+        leaves = [leaf for i, v in enumerate(result) for leaf in flatten_value(v, f"output_{i}" if i else "output")]
+    else:
+        leaves = flatten_value(result, "output")
+    used = set(taken)
+    named: list[tuple[str, Any]] = []
+    for name, value in leaves:
+        while name in used:
+            name += "_output"
+        used.add(name)
+        named.append((name, value))
+    return named
+
+
+def as_output_tensor(value: Any) -> torch.Tensor:
+    """An output leaf as the tensor that stands in the file: numbers 0-d, sparse dense, complex as pairs of reals."""
+    if not isinstance(value, torch.Tensor):
+        if isinstance(value, torch.SymInt):
+            return torch.scalar_tensor(value, dtype=torch.int64)
+        if isinstance(value, torch.SymFloat):
+            return torch.scalar_tensor(value, dtype=torch.float32)
+        return torch.as_tensor(value)
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    if value.is_complex():
+        return torch.view_as_real(value.resolve_conj())
+    return value
+
+
+def parameter_name(path: str) -> str:
+    """A leaf's dotted path as a Python parameter name."""
+    name = "".join(c if c.isalnum() or c == "_" else "_" for c in path)
+    return f"{name}_" if keyword.iskeyword(name) or name in ("self", "model") else name
+
+
+def get_submodule_and_name(model: torch.nn.Module, path: str) -> tuple[torch.nn.Module, str]:
+    """The module that owns the buffer at dotted `path`, and the buffer's own name."""
+    owner, _, name = path.rpartition(".")
+    return (model.get_submodule(owner) if owner else model), name
+
+
+class FlatModel(torch.nn.Module):
+    """Calls a model with flat leaves and returns flat tensors.
+
+    `call(leaves)` takes the leaves of the named arguments in order, then one tensor per lifted buffer, and returns a
+    tuple: the output tensors, then the lifted buffers as forward left them.
+    """
+
+    def __init__(self, model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.model = model
+        self.template = (list(args), dict(kwargs))
+        self.order = [n for n, _ in input_leaves(model.forward, args, kwargs)]
+        self.lift_buffers = lift_buffers
+
+    def call(self, leaves: list[Any]) -> tuple[torch.Tensor, ...]:
+        """The flat outputs for flat inputs."""
+        count = len(leaves) - len(self.lift_buffers)
+        rest = iter(leaves[:count])
+        args = rebuild_value(self.template[0], rest)
+        kwargs = rebuild_value(self.template[1], rest)
+        if not self.lift_buffers:
+            result = self.model(*args, **kwargs)
+            return tuple(as_output_tensor(v) for _, v in output_leaves(result))
+        owners = [get_submodule_and_name(self.model, path) for path in self.lift_buffers]
+        before = [owner._buffers[name] for owner, name in owners]
+        try:
+            for (owner, name), value in zip(owners, leaves[count:], strict=True):
+                owner._buffers[name] = value.clone()
+            result = self.model(*args, **kwargs)
+            state: list[Any] = [owner._buffers[name] for owner, name in owners]
+        finally:
+            for (owner, name), old in zip(owners, before, strict=True):
+                owner._buffers[name] = old
+        return tuple(as_output_tensor(v) for _, v in output_leaves(result)) + tuple(s.clone() for s in state)
+
+
+def make_flat_model(model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = ()) -> torch.nn.Module:
+    """A FlatModel whose forward has one named parameter per leaf (dots become underscores), as exporters want."""
+    names = [parameter_name(n) for n, _ in input_leaves(model.forward, args, kwargs)]
+    names += [parameter_name("buffers." + b) for b in lift_buffers]
+    scope: dict[str, Any] = {}
+    exec(f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n", scope)  # noqa: S102
+    made = type("FlatModel", (FlatModel,), {"forward": scope["forward"]})
+    flat: torch.nn.Module = made(model, args, kwargs, lift_buffers)
+    return flat.train(model.training)
+
+
+def is_flat(args: list[Any], kwargs: dict[str, Any], result: Any, forward: Any) -> bool:
+    """Whether a call already has one tensor per parameter and a tensor or a tuple of distinct tensors as its result."""
+    named = bind_arguments(forward, args, kwargs)
+    if kwargs or any(not isinstance(v, torch.Tensor) for v in named.values()):
+        return False
+    results = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else [None]
+    return all(isinstance(v, torch.Tensor) and v.layout == torch.strided and not v.is_complex() for v in results)
