@@ -135,6 +135,16 @@ def as_output_tensor(value: Any) -> torch.Tensor:
     return value
 
 
+def distinct_outputs(result: Any, leaves: list[Any]) -> tuple[torch.Tensor, ...]:
+    """The output tensors of `result`, cloned where one is an input itself or stands twice: exporters merge such names."""
+    outputs: list[torch.Tensor] = []
+    for _, value in output_leaves(result):
+        tensor = as_output_tensor(value)
+        twice = any(tensor is other for other in [*leaves, *outputs])
+        outputs.append(tensor.clone() if twice else tensor)
+    return tuple(outputs)
+
+
 def parameter_name(path: str) -> str:
     """A leaf's dotted path as a Python parameter name."""
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in path)
@@ -168,8 +178,7 @@ class FlatModel(torch.nn.Module):
         args = rebuild_value(self.template[0], rest)
         kwargs = rebuild_value(self.template[1], rest)
         if not self.lift_buffers:
-            result = self.model(*args, **kwargs)
-            return tuple(as_output_tensor(v) for _, v in output_leaves(result))
+            return distinct_outputs(self.model(*args, **kwargs), leaves)
         owners = [get_submodule_and_name(self.model, path) for path in self.lift_buffers]
         before = [owner._buffers[name] for owner, name in owners]
         try:
@@ -180,7 +189,7 @@ class FlatModel(torch.nn.Module):
         finally:
             for (owner, name), old in zip(owners, before, strict=True):
                 owner._buffers[name] = old
-        return tuple(as_output_tensor(v) for _, v in output_leaves(result)) + tuple(s.clone() for s in state)
+        return distinct_outputs(result, leaves) + tuple(s.clone() for s in state)
 
 
 def make_flat_model(model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = ()) -> torch.nn.Module:
@@ -200,4 +209,6 @@ def is_flat(args: list[Any], kwargs: dict[str, Any], result: Any, forward: Any) 
     if kwargs or any(not isinstance(v, torch.Tensor) for v in named.values()):
         return False
     results = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else [None]
+    if len({id(v) for v in [*named.values(), *results]}) < len(named) + len(results):
+        return False
     return all(isinstance(v, torch.Tensor) and v.layout == torch.strided and not v.is_complex() for v in results)

@@ -1,0 +1,315 @@
+"""ExportConfig -> torch.onnx.export. The only file that knows the exporters' arguments; fix.py uses it too."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from autofix.adapter import FlatModel, input_leaves, make_flat_model, parameter_name
+from autofix.program import CapturePlan
+from autofix.target import ExportConfig
+
+DEFAULT_OPSET = {"export": 20, "strict": 20, "draft": 20, "trace": 17, "script": 17, "mixed": 17}
+"""Opset per capture mode where none is asked for: torch 2.13's own default for torch.export routes; 17 for TorchScript,
+the last opset that its symbolics cover without gaps."""
+
+
+class FunctionOverrides(torch.overrides.TorchFunctionMode):  # type: ignore[no-untyped-call]
+    """Swaps torch functions for replacements while a model is captured. A replacement's own calls are not swapped by
+    itself again, but by the others."""
+
+    def __init__(self, table: dict[Callable[..., Any], Callable[..., Any]]) -> None:
+        super().__init__()
+        self.table = table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the replacement where there is one."""
+        replacement = self.table.get(func)
+        if replacement is None:
+            return func(*args, **(kwargs or {}))
+        rest = {k: v for k, v in self.table.items() if v is not replacement}
+        with FunctionOverrides(rest):
+            return replacement(*args, **(kwargs or {}))
+
+
+def leaf_axes(names: list[str], axes: dict[str, dict[int, str]], sources: list[str]) -> dict[str, dict[int, str]]:
+    """Dynamic axes keyed by ONNX input name."""
+    return {name: axes[source] for name, source in zip(names, sources, strict=True) if source in axes}
+
+
+def export_dims(leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], style: str) -> tuple[Any, ...]:
+    """torch.export's dynamic_shapes for flat leaves; a Python int leaf is dynamic itself."""
+    from torch.export import Dim
+
+    hint = Dim.AUTO if style == "auto" else Dim.DYNAMIC
+    dims: list[Any] = []
+    for leaf, source in zip(leaves, sources, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            named = axes.get(source, {})
+            dims.append({a: hint for a in named} or None)
+        else:
+            dims.append(hint if isinstance(leaf, int) and not isinstance(leaf, bool) else None)
+    return tuple(dims)
+
+
+def number_as_leaf(value: Any) -> Any:
+    """A Python number as captured by torch.export: an int stays (a symbolic int), bool and float become 0-d tensors."""
+    if isinstance(value, torch.Tensor) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return torch.as_tensor(value)
+
+
+@contextlib.contextmanager
+def capture_surroundings(plan: CapturePlan, dynamic: bool) -> Iterator[None]:
+    """What torch.onnx.export itself sets up around a capture, and the plan's own overrides and contexts."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(torch.fx.experimental._config.patch(backed_size_oblivious=True))  # type: ignore[attr-defined]
+        except AttributeError:  # torch versions without the option
+            pass
+        if dynamic:
+            try:
+                from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
+
+                stack.enter_context(register_lstm_while_loop_decomposition())
+                stack.enter_context(register_gru_while_loop_decomposition())
+            except ImportError:
+                pass
+        for make in plan.contexts:
+            stack.enter_context(make())
+        if plan.overrides:
+            stack.enter_context(FunctionOverrides(plan.overrides))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+def capture_program(model: Any, leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], config: ExportConfig, plan: CapturePlan) -> Any:
+    """torch.export of a model with flat parameters; raises what torch.export raises."""
+    dims = export_dims(leaves, sources, axes, config.axes)
+    args = tuple(leaves)
+    with capture_surroundings(plan, any(dims)):
+        if config.capture == "draft":
+            return torch.export.draft_export(model, args, dynamic_shapes=dims)
+        return torch.export.export(
+            model, args, dynamic_shapes=dims, strict=config.capture == "strict", prefer_deferred_runtime_asserts_over_guards=True
+        )
+
+
+def find_overload(name: str) -> Any:
+    """The OpOverload called e.g. "aten.lgamma.default", or None."""
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.rpartition(".")
+    return getattr(getattr(getattr(torch.ops, namespace, None), packet, None), overload, None)
+
+
+@contextlib.contextmanager
+def extra_decompositions(plan: CapturePlan) -> Iterator[None]:
+    """Let the exporter decompose the plan's operators with the plan's functions."""
+    from torch.onnx._internal.exporter import _decomp
+
+    ours = {op: fn for op, fn in ((find_overload(n), f) for n, f in plan.decompositions.items()) if op is not None}
+    original = _decomp.create_onnx_friendly_decomposition_table
+
+    def with_ours(registered: Any) -> Any:
+        table = dict(original(registered))
+        for op in plan.translations:
+            table.pop(find_overload(op), None)
+        table.update(ours)
+        return table
+
+    _decomp.create_onnx_friendly_decomposition_table = with_ours
+    try:
+        yield
+    finally:
+        _decomp.create_onnx_friendly_decomposition_table = original
+
+
+def convert_program(program: Any, inputs: list[str], outputs: list[str], config: ExportConfig, plan: CapturePlan) -> Any:
+    """ExportedProgram -> onnx.ModelProto; raises torch.onnx.errors / ConversionError."""
+    for change in plan.passes:
+        program = change(program)
+    table = {op: fn for op, fn in ((find_overload(n), f) for n, f in plan.translations.items()) if op is not None}
+    with contextlib.ExitStack() as stack:
+        for make in plan.contexts:
+            stack.enter_context(make())
+        stack.enter_context(extra_decompositions(plan))
+        made = torch.onnx.export(
+            program,
+            (),
+            dynamo=True,
+            input_names=inputs,
+            output_names=outputs,
+            opset_version=config.opset or DEFAULT_OPSET[config.capture],
+            optimize=config.optimize,
+            custom_translation_table=table or None,
+            verbose=False,
+            **dict(config.flags),
+        )
+    assert made is not None
+    return made.model_proto
+
+
+def script_model(model: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """torch.jit.script of the model, inside a module that takes tensors where forward wants Python numbers or containers."""
+    scripted = torch.jit.script(model)
+    leaves = input_leaves(model.forward, args, kwargs)
+    if not kwargs and all(isinstance(a, torch.Tensor) for a in args):
+        return scripted
+    names = iter(parameter_name(n) for n, _ in leaves)
+
+    def text(value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return repr(value)
+        if isinstance(value, torch.Tensor):
+            return next(names)
+        if isinstance(value, (bool, int, float)):
+            return f"{type(value).__name__}({next(names)})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k!r}: {text(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, (list, tuple)):
+            inner = ", ".join(text(v) for v in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
+        raise TypeError(f"TorchScript can't take a {type(value).__name__} argument")
+
+    call = ", ".join([text(a) for a in args] + [f"{k}={text(v)}" for k, v in kwargs.items()])
+    header = ", ".join(f"{parameter_name(n)}: torch.Tensor" for n, _ in leaves)
+    source = f"def forward(self, {header}):\n    return self.model({call})\n"
+    return compile_scripted_wrapper(scripted, source)
+
+
+def compile_scripted_wrapper(scripted: Any, source: str) -> Any:
+    """A ScriptModule that holds `scripted` as `model` and has the forward whose source is given."""
+    holder = torch.jit.ScriptModule()
+    holder.model = scripted
+    holder.define(source)
+    return holder.eval()
+
+
+def export_torchscript(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict[str, dict[int, str]], outputs: list[str], config: ExportConfig, plan: CapturePlan, flat: bool) -> tuple[Any, list[str]]:
+    """Trace, script or mixed capture and the TorchScript exporter: (onnx.ModelProto, what the tracer warned of)."""
+    import io
+
+    import onnx
+
+    leaves = input_leaves(model.forward, args, kwargs)
+    tensors = [v if isinstance(v, torch.Tensor) else torch.as_tensor(v) for _, v in leaves]
+    names = [n for n, _ in leaves] + ["buffers." + b for b in config.lift_buffers]
+    dynamic = {n: axes[n] for n in names if n in axes}
+    if config.lift_buffers:
+        flat = False
+        tensors += [dict(model.named_buffers())[b].clone() for b in config.lift_buffers]
+    if config.capture == "script":
+        target: Any = script_model(model, args, kwargs)
+    else:
+        for path in config.script_modules:
+            owner, _, child = path.rpartition(".")
+            setattr(model.get_submodule(owner) if owner else model, child, torch.jit.script(model.get_submodule(path)))
+        target = model if flat else make_flat_model(model, args, kwargs, config.lift_buffers)
+    buffer = io.BytesIO()
+    with contextlib.ExitStack() as stack:
+        for opname, symbolic in plan.symbolics.items():
+            torch.onnx.register_custom_op_symbolic(opname, symbolic, config.opset or DEFAULT_OPSET[config.capture])
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        stack.enter_context(capture_surroundings(CapturePlan(overrides={} if config.capture == "script" else plan.overrides, contexts=plan.contexts), False))
+        torch.onnx.export(
+            target,
+            tuple(tensors),
+            buffer,
+            dynamo=False,
+            input_names=names,
+            output_names=outputs,
+            dynamic_axes=dynamic or None,
+            opset_version=config.opset or DEFAULT_OPSET[config.capture],
+            do_constant_folding=config.fold_constants,
+            **dict(config.flags),
+        )
+    baked = [f"{w.filename}:{w.lineno}: {str(w.message).splitlines()[0]}" for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
+    return onnx.load_from_string(buffer.getvalue()), list(dict.fromkeys(baked))
+
+
+def export_model(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict[str, dict[int, str]], outputs: list[str], config: ExportConfig, plan: CapturePlan, flat: bool, captured: Callable[[Any], None] | None = None) -> tuple[Any, list[str]]:
+    """Capture and convert: (onnx.ModelProto with the contract's input and output names, tracer warnings).
+
+    args, kwargs: the example call. axes: dynamic axes by leaf name. outputs: output names. flat: whether forward already
+    takes and gives plain tensors. captured: called with the ExportedProgram between capture and conversion.
+    """
+    args, kwargs = copy.deepcopy(args), copy.deepcopy(kwargs)
+    outputs = outputs + [f"{b}" for b in state_output_names(config.lift_buffers, outputs)]
+    if config.capture in ("trace", "script", "mixed"):
+        proto, baked = export_torchscript(model, args, kwargs, axes, outputs, config, plan, flat)
+        names = [n for n, _ in input_leaves(model.forward, args, kwargs)] if not isinstance(model, FlatModel) else []
+        return finish_names(proto, names + ["buffers." + b for b in config.lift_buffers], outputs, axes, input_types(model, args, kwargs, config)), baked
+    leaves = input_leaves(model.forward, args, kwargs)
+    sources = [n for n, _ in leaves]
+    values = [v if config.numbers == "baked" else number_as_leaf(v) for _, v in leaves]
+    if config.lift_buffers:
+        buffers = dict(model.named_buffers())
+        sources = sources + ["buffers." + b for b in config.lift_buffers]
+        values = values + [buffers[b].clone() for b in config.lift_buffers]
+    target = model if flat and not config.lift_buffers else make_flat_model(model, args, kwargs, config.lift_buffers)
+    program = capture_program(target, values, sources, axes, config, plan)
+    if captured is not None:
+        captured(program)
+    proto = convert_program(program, sources, outputs, config, plan)
+    return finish_names(proto, sources, outputs, axes, input_types(model, args, kwargs, config)), []
+
+
+def state_output_names(lifted: tuple[str, ...], outputs: list[str]) -> list[str]:
+    """Names of the outputs that carry lifted buffers."""
+    return ["buffers." + b + ".after" for b in lifted]
+
+
+def input_types(model: Any, args: list[Any], kwargs: dict[str, Any], config: ExportConfig) -> dict[str, Any]:
+    """{input name: example tensor} for every input that the contract names."""
+    known = {n: torch.as_tensor(v) for n, v in input_leaves(model.forward, args, kwargs)}
+    buffers = dict(model.named_buffers())
+    known.update({"buffers." + b: buffers[b] for b in config.lift_buffers})
+    return known
+
+
+def finish_names(proto: Any, inputs: list[str], outputs: list[str], axes: dict[str, dict[int, str]], examples: dict[str, Any]) -> Any:
+    """Give the graph exactly the contract's inputs, in order (an input that capture dropped as unused comes back), and
+    the declared names of the dynamic axes. Returns the proto, changed in place."""
+    from onnx import TensorProto, helper
+
+    graph = proto.graph
+    have = {i.name: i for i in graph.input}
+    onnx_types = {
+        torch.float32: TensorProto.FLOAT,
+        torch.float64: TensorProto.DOUBLE,
+        torch.float16: TensorProto.FLOAT16,
+        torch.bfloat16: TensorProto.BFLOAT16,
+        torch.int64: TensorProto.INT64,
+        torch.int32: TensorProto.INT32,
+        torch.int16: TensorProto.INT16,
+        torch.int8: TensorProto.INT8,
+        torch.uint8: TensorProto.UINT8,
+        torch.bool: TensorProto.BOOL,
+    }
+    for name in inputs:
+        if name not in have and name in examples and examples[name].dtype in onnx_types:
+            example = examples[name]
+            dims = [axes.get(name, {}).get(a, int(s)) for a, s in enumerate(example.shape)]
+            have[name] = helper.make_tensor_value_info(name, onnx_types[example.dtype], dims)
+    ordered = [have.pop(n) for n in inputs if n in have] + list(have.values())
+    kept = [type(i).FromString(i.SerializeToString()) for i in ordered]
+    del graph.input[:]
+    graph.input.extend(kept)
+    symbols: dict[str, str] = {}
+    for value in graph.input:
+        for axis, symbol in axes.get(value.name, {}).items():
+            dims = value.type.tensor_type.shape.dim
+            if axis < len(dims) and dims[axis].dim_param:
+                symbols.setdefault(dims[axis].dim_param, symbol)
+                dims[axis].dim_param = symbol
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in symbols:
+                dim.dim_param = symbols[dim.dim_param]
+    return proto

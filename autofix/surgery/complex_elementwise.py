@@ -1,0 +1,372 @@
+"""Arithmetic and elementary functions of complex numbers, written with real parts.
+
+Every rule has the signature rule(func, *args, **kwargs) of the ATen operator it stands for. Formulas: Abramowitz and Stegun,
+chapters 3 and 4; division scaled by the larger component of the divisor, square root after Kahan (1987), as in ATen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from autofix.surgery.complex_tensor import PAIR_REAL_DTYPES, RealPair, pair_of, pair_parts, pair_real_dtype
+
+
+def pair_mode_is_complex(value: Any) -> bool:
+    """Whether an operand is complex: a pair or a Python complex number."""
+    return isinstance(value, (RealPair, complex))
+
+
+def pair_cast(value: Any, dtype: torch.dtype) -> Any:
+    """A real tensor in `dtype`; Python numbers and None pass."""
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.dtype != dtype else value
+
+
+def pair_operands(*values: Any) -> tuple[torch.dtype, list[tuple[Any, Any]]]:
+    """The common real dtype and the parts of each operand in it; an imaginary part that is None is zero."""
+    dtype = pair_real_dtype(*values)
+    return dtype, [(pair_cast(re, dtype), pair_cast(im, dtype)) for re, im in map(pair_parts, values)]
+
+
+def pair_join(re: Any, im: Any, dtype: torch.dtype) -> RealPair:
+    """A pair from parts that may be Python numbers or of smaller shape."""
+    parts = [p if isinstance(p, torch.Tensor) else torch.scalar_tensor(0.0 if p is None else p, dtype=dtype) for p in (re, im)]
+    if tuple(parts[0].shape) != tuple(parts[1].shape):
+        parts = list(torch.broadcast_tensors(*parts))
+    return RealPair(parts[0], parts[1])
+
+
+def complex_add(func: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    """a + alpha * b."""
+    if isinstance(alpha, complex) or alpha != 1:
+        b = b * alpha
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    re = ar + br
+    im = bi if ai is None else ai if bi is None else ai + bi
+    return pair_join(re, im, dtype)
+
+
+def complex_sub(func: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    """a - alpha * b."""
+    if isinstance(alpha, complex) or alpha != 1:
+        b = b * alpha
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    re = ar - br
+    im = -bi if ai is None else ai if bi is None else ai - bi
+    return pair_join(re, im, dtype)
+
+
+def complex_rsub(func: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
+    """b - alpha * a."""
+    return complex_sub(func, b, a, alpha=alpha)
+
+
+def complex_mul(func: Any, a: Any, b: Any) -> Any:
+    """a * b."""
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    if ai is None:
+        return pair_join(ar * br, ar * bi, dtype)
+    if bi is None:
+        return pair_join(ar * br, ai * br, dtype)
+    return pair_join(ar * br - ai * bi, ar * bi + ai * br, dtype)
+
+
+def complex_div(func: Any, a: Any, b: Any) -> Any:
+    """a / b."""
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    if bi is None:
+        return pair_join(ar / br, ai / br, dtype)
+    if not isinstance(br, torch.Tensor):
+        br, bi = torch.scalar_tensor(br, dtype=dtype), torch.scalar_tensor(bi, dtype=dtype)
+    scale = 1.0 / torch.maximum(br.abs(), bi.abs())
+    br, bi = br * scale, bi * scale
+    ar = ar * scale
+    ai = None if ai is None else ai * scale
+    den = br * br + bi * bi
+    if ai is None:
+        return pair_join(ar * br / den, -(ar * bi) / den, dtype)
+    return pair_join((ar * br + ai * bi) / den, (ai * br - ar * bi) / den, dtype)
+
+
+def complex_reciprocal(func: Any, a: Any) -> Any:
+    """1 / a."""
+    return complex_div(func, 1.0, a)
+
+
+def hypot_scaled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """sqrt(x^2 + y^2) that neither overflows nor underflows."""
+    x, y = x.abs(), y.abs()
+    big = torch.maximum(x, y)
+    scale = torch.where((big == 0) | torch.isinf(big), torch.ones_like(big), big)
+    x, y = x / scale, y / scale
+    return torch.where(torch.isinf(big), big, scale * torch.sqrt(x * x + y * y))
+
+
+def atan2_full(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """atan2 with the signs of zeros and the infinities of IEEE 754, from atan of a ratio that is at most 1."""
+    ax, ay = x.abs(), y.abs()
+    big, small = torch.maximum(ax, ay), torch.minimum(ax, ay)
+    ratio = torch.where(big == 0, torch.zeros_like(big), small / torch.where(big == 0, torch.ones_like(big), big))
+    ratio = torch.where(torch.isinf(small), torch.ones_like(ratio), ratio)
+    angle = torch.atan(ratio)
+    angle = torch.where(ay > ax, math.pi / 2 - angle, angle)
+    x_negative = (x < 0) | ((x == 0) & (1.0 / x < 0))
+    y_negative = (y < 0) | ((y == 0) & (1.0 / y < 0))
+    angle = torch.where(x_negative, math.pi - angle, angle)
+    return torch.where(y_negative, -angle, angle)
+
+
+def complex_abs(func: Any, a: Any) -> Any:
+    """|a|."""
+    return hypot_scaled(a.re, a.im)
+
+
+def complex_angle(func: Any, a: Any) -> Any:
+    """The argument of a."""
+    return atan2_full(a.im, a.re)
+
+
+def complex_sgn(func: Any, a: Any) -> Any:
+    """a / |a|, 0 at 0."""
+    size = hypot_scaled(a.re, a.im)
+    safe = torch.where(size == 0, torch.ones_like(size), size)
+    return RealPair(a.re / safe, a.im / safe)
+
+
+def complex_neg(func: Any, a: Any) -> Any:
+    """-a."""
+    return RealPair(-a.re, -a.im)
+
+
+def complex_conj(func: Any, a: Any) -> Any:
+    """The conjugate of a."""
+    return RealPair(a.re, -a.im) if isinstance(a, RealPair) else a
+
+
+def complex_same(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """a itself: a copy, an alias, a resolved view."""
+    return RealPair(a.re, a.im)
+
+
+def complex_exp(func: Any, a: Any) -> Any:
+    """e^a."""
+    size = torch.exp(a.re)
+    return RealPair(size * torch.cos(a.im), size * torch.sin(a.im))
+
+
+def complex_exp2(func: Any, a: Any) -> Any:
+    """2^a."""
+    return torch.exp(a * math.log(2.0))
+
+
+def complex_log(func: Any, a: Any) -> Any:
+    """The principal logarithm."""
+    return RealPair(torch.log(hypot_scaled(a.re, a.im)), atan2_full(a.im, a.re))
+
+
+def complex_log2(func: Any, a: Any) -> Any:
+    """The principal logarithm to base 2."""
+    return torch.log(a) * (1.0 / math.log(2.0))
+
+
+def complex_log10(func: Any, a: Any) -> Any:
+    """The principal logarithm to base 10."""
+    return torch.log(a) * (1.0 / math.log(10.0))
+
+
+def complex_sqrt(func: Any, a: Any) -> Any:
+    """The principal square root."""
+    half = torch.sqrt(0.5 * (a.re.abs() + hypot_scaled(a.re, a.im)))
+    safe = torch.where(half == 0, torch.ones_like(half), half)
+    other = a.im.abs() / (2.0 * safe)
+    right = a.re >= 0
+    re, im = torch.where(right, half, other), torch.where(right, other, half)
+    negative = (a.im < 0) | ((a.im == 0) & (1.0 / a.im < 0))
+    return RealPair(re, torch.where(negative, -im, im))
+
+
+def complex_rsqrt(func: Any, a: Any) -> Any:
+    """1 / sqrt(a)."""
+    return torch.reciprocal(torch.sqrt(a))
+
+
+def complex_square(func: Any, a: Any) -> Any:
+    """a * a."""
+    return complex_mul(func, a, a)
+
+
+def complex_pow(func: Any, a: Any, b: Any) -> Any:
+    """a ^ b; small whole exponents by multiplication, the rest through the logarithm, 0 ^ 0 = 1 and 0 ^ b = 0."""
+    if isinstance(b, (int, float)) and float(b) in (0.5, -0.5):
+        return torch.sqrt(a) if b > 0 else torch.rsqrt(a)
+    if isinstance(b, (int, float)) and float(b).is_integer() and 1 <= abs(b) <= 16:
+        result, square, left = None, a, int(abs(b))
+        while left:
+            if left & 1:
+                result = square if result is None else result * square
+            left >>= 1
+            square = square * square if left else square
+        return result if b > 0 else torch.reciprocal(result)
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    base, exponent = pair_join(ar, ai, dtype), pair_join(br, bi, dtype)
+    power = torch.exp(torch.log(base) * exponent)
+    zero_base = (base.re == 0) & (base.im == 0)
+    zero_exponent = (exponent.re == 0) & (exponent.im == 0)
+    re = torch.where(zero_exponent, 1.0, torch.where(zero_base, 0.0, power.re))
+    im = torch.where(zero_exponent | zero_base, 0.0, power.im)
+    return RealPair(re, im)
+
+
+def complex_sinh(func: Any, a: Any) -> Any:
+    """sinh(a)."""
+    return RealPair(torch.sinh(a.re) * torch.cos(a.im), torch.cosh(a.re) * torch.sin(a.im))
+
+
+def complex_cosh(func: Any, a: Any) -> Any:
+    """cosh(a)."""
+    return RealPair(torch.cosh(a.re) * torch.cos(a.im), torch.sinh(a.re) * torch.sin(a.im))
+
+
+def complex_sin(func: Any, a: Any) -> Any:
+    """sin(a)."""
+    return RealPair(torch.sin(a.re) * torch.cosh(a.im), torch.cos(a.re) * torch.sinh(a.im))
+
+
+def complex_cos(func: Any, a: Any) -> Any:
+    """cos(a)."""
+    return RealPair(torch.cos(a.re) * torch.cosh(a.im), -(torch.sin(a.re) * torch.sinh(a.im)))
+
+
+def complex_tanh(func: Any, a: Any) -> Any:
+    """tanh(a), from tanh and tan of the parts so that large parts do not overflow."""
+    th, co, si = torch.tanh(a.re), torch.cos(a.im), torch.sin(a.im)
+    sech2 = (1 - th) * (1 + th)
+    den = co * co + th * th * si * si
+    return RealPair(th / den, sech2 * si * co / den)
+
+
+def complex_tan(func: Any, a: Any) -> Any:
+    """tan(a) = -i tanh(i a)."""
+    turned = complex_tanh(func, RealPair(-a.im, a.re))
+    return RealPair(turned.im, -turned.re)
+
+
+def complex_sigmoid(func: Any, a: Any) -> Any:
+    """1 / (1 + e^-a)."""
+    return torch.reciprocal(1.0 + torch.exp(-a))
+
+
+def complex_log1p(func: Any, a: Any) -> Any:
+    """log(1 + a); near 0 the real part is log1p(|1 + a|^2 - 1) / 2."""
+    x, y = a.re, a.im
+    near = 0.5 * torch.log1p(x * (2.0 + x) + y * y)
+    far = torch.log(hypot_scaled(1.0 + x, y))
+    return RealPair(torch.where((x.abs() < 0.5) & (y.abs() < 0.5), near, far), atan2_full(y, 1.0 + x))
+
+
+def complex_expm1(func: Any, a: Any) -> Any:
+    """e^a - 1 without cancellation: expm1(x) cos(y) - 2 sin(y/2)^2 + i e^x sin(y)."""
+    half = torch.sin(0.5 * a.im)
+    return RealPair(torch.expm1(a.re) * torch.cos(a.im) - 2.0 * half * half, torch.exp(a.re) * torch.sin(a.im))
+
+
+def complex_eq(func: Any, a: Any, b: Any) -> Any:
+    """a == b."""
+    _, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    return (ar == br) & ((0.0 if ai is None else ai) == (0.0 if bi is None else bi))
+
+
+def complex_ne(func: Any, a: Any, b: Any) -> Any:
+    """a != b."""
+    return ~complex_eq(func, a, b)
+
+
+def complex_nonzero_test(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """An operator that looks at which elements are not zero."""
+    others = [(v.re != 0) | (v.im != 0) if isinstance(v, RealPair) else v for v in args]
+    return func((a.re != 0) | (a.im != 0), *others, **kwargs) if isinstance(a, RealPair) else func(a, *others, **kwargs)
+
+
+def complex_either(func: Any, a: Any) -> Any:
+    """isnan, isinf: where either part is."""
+    return func(a.re) | func(a.im)
+
+
+def complex_both(func: Any, a: Any) -> Any:
+    """isfinite: where both parts are."""
+    return func(a.re) & func(a.im)
+
+
+def complex_to_copy(func: Any, a: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """A change of dtype, real to complex, complex to real (the real part) or between precisions."""
+    if dtype is None:
+        return RealPair(a.re, a.im) if isinstance(a, RealPair) else a
+    if not dtype.is_complex:
+        if dtype is torch.bool:
+            return (a.re != 0) | (a.im != 0)
+        return pair_cast(a.re, dtype)
+    return pair_of(a, PAIR_REAL_DTYPES[dtype])
+
+
+COMPLEX_ELEMENTWISE: dict[str, Any] = {
+    "add": complex_add,
+    "sub": complex_sub,
+    "rsub": complex_rsub,
+    "mul": complex_mul,
+    "div.Tensor": complex_div,
+    "div.Scalar": complex_div,
+    "reciprocal": complex_reciprocal,
+    "abs": complex_abs,
+    "angle": complex_angle,
+    "sgn": complex_sgn,
+    "neg": complex_neg,
+    "_conj": complex_conj,
+    "_conj_physical": complex_conj,
+    "conj_physical": complex_conj,
+    "_conj_copy": complex_conj,
+    "resolve_conj": complex_same,
+    "resolve_neg": complex_same,
+    "clone": complex_same,
+    "alias": complex_same,
+    "detach": complex_same,
+    "detach_copy": complex_same,
+    "alias_copy": complex_same,
+    "lift_fresh_copy": complex_same,
+    "lift": complex_same,
+    "contiguous": complex_same,
+    "positive": complex_same,
+    "exp": complex_exp,
+    "exp2": complex_exp2,
+    "log": complex_log,
+    "log2": complex_log2,
+    "log10": complex_log10,
+    "log1p": complex_log1p,
+    "expm1": complex_expm1,
+    "sqrt": complex_sqrt,
+    "rsqrt": complex_rsqrt,
+    "square": complex_square,
+    "pow": complex_pow,
+    "sinh": complex_sinh,
+    "cosh": complex_cosh,
+    "sin": complex_sin,
+    "cos": complex_cos,
+    "tanh": complex_tanh,
+    "tan": complex_tan,
+    "sigmoid": complex_sigmoid,
+    "eq": complex_eq,
+    "ne": complex_ne,
+    "any": complex_nonzero_test,
+    "all": complex_nonzero_test,
+    "logical_not": complex_nonzero_test,
+    "logical_and": complex_nonzero_test,
+    "logical_or": complex_nonzero_test,
+    "logical_xor": complex_nonzero_test,
+    "nonzero": complex_nonzero_test,
+    "count_nonzero": complex_nonzero_test,
+    "isnan": complex_either,
+    "isinf": complex_either,
+    "isfinite": complex_both,
+    "_to_copy": complex_to_copy,
+}
