@@ -1,0 +1,276 @@
+"""The stages of one recipe, in order: rewrite, capture, convert, check, run, parity, dynamic. Runs in a trial's own process.
+
+`attempt` never raises for the model's faults: whatever happens becomes a Trial.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autofix.case import Case
+from autofix.diagnose import diagnose_error, facts_from
+from autofix.errors import NothingToDo
+from autofix.recipe import Level, Recipe
+from autofix.session import SessionSettings, open_session
+from autofix.strategy import Strategy
+from autofix.target import ExportConfig, Target
+from autofix.trial import Diagnosis, Stage, Trial, Verdict
+
+LARGE_FILE = 1_800_000_000
+"""Bytes above which weights go to model.onnx.data; protobuf's own limit is 2 GiB."""
+
+
+class StageFailed(Exception):
+    """Ends an attempt with a verdict and a diagnosis."""
+
+    def __init__(self, verdict: Verdict, diagnosis: Diagnosis) -> None:
+        super().__init__(str(diagnosis))
+        self.verdict, self.diagnosis = verdict, diagnosis
+
+
+@dataclass
+class Progress:
+    """Where an attempt stands; kept in a file, so that a crash can be placed."""
+
+    path: Path
+    stage: Stage = Stage.REWRITE
+    detail: str = ""
+
+    def enter(self, stage: Stage, detail: str = "") -> None:
+        """Note the stage (and e.g. the input set) that begins."""
+        self.stage, self.detail = stage, detail
+        self.path.write_text(json.dumps({"stage": stage.name.lower(), "detail": detail}))
+
+
+@dataclass
+class Workpiece:
+    """What the stages hand on."""
+
+    case: Case
+    model: Any
+    reference: Any
+    recipe: Recipe
+    registry: Mapping[str, Strategy]
+    target: Target
+    folder: Path
+    progress: Progress
+    config: ExportConfig = ExportConfig()
+    settings: SessionSettings = SessionSettings()
+    files: dict[str, str] = field(default_factory=dict)
+    baked: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    parity: list[dict[str, Any]] = field(default_factory=list)
+    signature: dict[str, Any] | None = None
+    program: Any = None
+
+    def fixes(self, level: Level) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
+        """(apply, params) of the fixes of one level."""
+        return [(self.registry[f.strategy].apply, f.params) for f in self.recipe.at(level)]
+
+
+def clamp_opset(config: ExportConfig, target: Target) -> ExportConfig:
+    """The config with its opset, or the capture mode's default, moved into the target's range."""
+    from autofix.export import DEFAULT_OPSET
+
+    wanted = config.opset or DEFAULT_OPSET[config.capture]
+    return replace(config, opset=min(max(wanted, target.min_opset), target.max_opset))
+
+
+def rewrite(piece: Workpiece) -> Any:
+    """Apply config, source and module fixes; returns the CapturePlan of the program fixes."""
+    from autofix.program import CapturePlan
+    from autofix.sources import apply_source_fixes, install_rewritten, source_names
+
+    config = piece.recipe.start
+    for apply, params in piece.fixes(Level.CONFIG):
+        config = apply(config, **params)
+    piece.config = clamp_opset(config, piece.target)
+    names = source_names(piece.case.sources, piece.case.spec.file)
+    piece.files = dict(names)
+    source_fixes = piece.recipe.at(Level.SOURCE)
+    if source_fixes:
+        texts = apply_source_fixes(source_fixes, piece.registry, names)
+        piece.files.update(install_rewritten(texts, piece.folder))
+        (piece.folder / "sources.json").write_text(json.dumps({f: {"module": m.__name__, "old": old, "new": new} for f, (m, old, new) in texts.items()}))
+    for apply, params in piece.fixes(Level.MODULE):
+        piece.model = apply(piece.model, **params)
+    plan = CapturePlan()
+    for apply, params in piece.fixes(Level.PROGRAM):
+        plan = apply(plan, **params) or plan
+    return plan
+
+
+def example_set(piece: Workpiece) -> Any:
+    """The reference set that is captured."""
+    for one in piece.reference.sets:
+        if one.name == piece.config.example:
+            return one
+    return piece.reference.sets[0]
+
+
+def export(piece: Workpiece, plan: Any) -> Any:
+    """Capture and convert; returns the ModelProto."""
+    from autofix.export import export_model
+
+    example = example_set(piece)
+
+    def captured(program: Any) -> None:
+        piece.program = program
+        piece.progress.enter(Stage.CONVERT)
+
+    piece.progress.enter(Stage.CAPTURE)
+    outputs = [name for name, _ in example.outputs]
+    proto, piece.baked = export_model(
+        piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, bool(piece.reference.facts.get("flat")), captured
+    )
+    piece.progress.enter(Stage.CONVERT)
+    for apply, params in piece.fixes(Level.ONNX):
+        try:
+            proto = apply(proto, **params)
+        except NothingToDo:
+            raise
+    for apply, params in piece.fixes(Level.RUNTIME):
+        piece.settings = apply(piece.settings, **params)
+    return proto
+
+
+def save_model(proto: Any, path: Path) -> None:
+    """Write the model whole, with its weights beside it where it is large."""
+    import onnx
+
+    large = proto.ByteSize() > LARGE_FILE
+    onnx.save(proto, str(path), save_as_external_data=large, location=path.name + ".data")
+
+
+def opset_of(proto: Any) -> int:
+    """The default domain's opset."""
+    return max([int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")], default=0)
+
+
+def check(piece: Workpiece, proto: Any, path: Path) -> None:
+    """onnx.checker, the opset range, input and output names; raises StageFailed."""
+    import onnx
+
+    piece.progress.enter(Stage.CHECK)
+    version = opset_of(proto)
+    if not piece.target.min_opset <= version <= piece.target.max_opset:
+        wanted = str(piece.target.max_opset if version > piece.target.max_opset else piece.target.min_opset)
+        facts = {"message": f"the exporter wrote opset {version}, wanted {piece.target.min_opset} to {piece.target.max_opset}", "has": str(version), "needs": wanted}
+        raise StageFailed(Verdict.FAIL, Diagnosis("opset-not-reached", Stage.CHECK, facts | {"capture": piece.config.capture}))
+    expected_in = [i["name"] for i in piece.reference.facts["inputs"]] + ["buffers." + b for b in piece.config.lift_buffers]
+    if piece.config.numbers == "baked":
+        expected_in = [n for n in expected_in if n in {i.name for i in proto.graph.input}]
+    found_in = [i.name for i in proto.graph.input]
+    if found_in != expected_in:
+        facts = {"message": f"the file's inputs are {found_in}, forward's are {expected_in}"}
+        raise StageFailed(Verdict.FAIL, Diagnosis("inputs-mismatch", Stage.CHECK, facts))
+    onnx.checker.check_model(str(path))
+
+
+def describe_signature(piece: Workpiece, session: Any) -> dict[str, Any]:
+    """The fixlog's `signature`: name, source, dtype and shape of inputs and outputs."""
+
+    def row(value: Any) -> dict[str, Any]:
+        dtype = value.type.removeprefix("tensor(").removesuffix(")")
+        source = value.name.removesuffix(".after") if value.name.startswith("buffers.") else value.name
+        return {"name": value.name, "source": source, "dtype": {"float": "float32", "double": "float64"}.get(dtype, dtype), "shape": list(value.shape)}
+
+    return {"inputs": [row(v) for v in session.get_inputs()], "outputs": [row(v) for v in session.get_outputs()]}
+
+
+def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
+    """Open the file in ONNX Runtime, run every input set, compare; raises StageFailed."""
+    from autofix.verify import verify_sets
+
+    piece.progress.enter(Stage.RUN, "load")
+    session = open_session(str(path), piece.settings, piece.target.threads)
+    piece.signature = describe_signature(piece, session)
+
+    def run(feed: Mapping[str, Any]) -> list[Any]:
+        return list(session.run(None, dict(feed)))
+
+    def begin(one: Any) -> None:
+        stage = Stage.DYNAMIC if one.resized else Stage.RUN if one.name == "given" else Stage.PARITY
+        piece.progress.enter(stage, one.name)
+
+    names = [i.name for i in session.get_inputs()]
+    outcome = verify_sets(piece.reference, run, piece.target, names, lift_buffers=piece.config.lift_buffers, begin=begin)
+    piece.parity = outcome.rows
+    if outcome.symptom:
+        stage = {"run-error": Stage.RUN, "run-error-at-other-sizes": Stage.DYNAMIC, "mismatch-at-other-sizes": Stage.DYNAMIC}.get(outcome.symptom, Stage.PARITY)
+        verdict = Verdict.FAIL if outcome.symptom.startswith("run-error") else Verdict.MISMATCH
+        facts = dict(outcome.facts) | {"capture": piece.config.capture}
+        symptom = outcome.symptom
+        if piece.reference.facts.get("mutated_buffers") and not piece.config.lift_buffers and verdict is Verdict.MISMATCH:
+            symptom = "mutated-buffers"
+            facts["buffers"] = ",".join(piece.reference.facts["mutated_buffers"])
+        if verdict is Verdict.MISMATCH:
+            facts.update(located(piece, path, outcome))
+        raise StageFailed(verdict, Diagnosis(symptom, stage, facts))
+    piece.progress.enter(Stage.DYNAMIC)
+    fixed = fixed_axes(piece.case.axes, proto)
+    if fixed:
+        facts = {"message": f"declared dynamic, fixed in the file: {', '.join(fixed)}", "axis": ",".join(fixed), "capture": piece.config.capture}
+        raise StageFailed(Verdict.MISMATCH, Diagnosis("axis-fixed", Stage.DYNAMIC, facts))
+
+
+def fixed_axes(axes: Mapping[str, Mapping[int, str]], proto: Any) -> list[str]:
+    """`input:axis` of every declared dynamic axis that has a fixed size in the file."""
+    inputs = {i.name: i for i in proto.graph.input}
+    out = []
+    for name, declared in axes.items():
+        for axis in declared:
+            dims = inputs[name].type.tensor_type.shape.dim if name in inputs else []
+            if axis < len(dims) and dims[axis].HasField("dim_value"):
+                out.append(f"{name}:{axis}")
+    return out
+
+
+def located(piece: Workpiece, path: Path, outcome: Any) -> dict[str, str]:
+    """Facts about the operator that introduces the error, where it can be found."""
+    if piece.program is None:
+        return {}
+    try:
+        from autofix.localize import locate
+
+        found = locate(path, piece.program, piece.reference, outcome)
+    except Exception as error:  # localisation only helps the order of the search
+        piece.notes.append(f"the operator at fault could not be located: {type(error).__name__}")
+        return {}
+    return facts_from(found or {})
+
+
+def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Mapping[str, Strategy], target: Target, folder: Path) -> Trial:
+    """Try one recipe. Leaves model.onnx, session.json and (for source fixes) sources.json in `folder`."""
+    import torch
+
+    progress = Progress(folder / "progress.json")
+    piece = Workpiece(case, model, reference, recipe, registry, target, folder, progress)
+    progress.enter(Stage.REWRITE)
+    path = folder / "model.onnx"
+    verdict, diagnosis = Verdict.PASS, None
+    try:
+        with torch.no_grad():
+            plan = rewrite(piece)
+            proto = export(piece, plan)
+        save_model(proto, path)
+        (folder / "session.json").write_text(json.dumps(piece.settings.to_json()))
+        check(piece, proto, path)
+        run_and_verify(piece, proto, path)
+        progress.enter(Stage.DONE)
+    except StageFailed as stop:
+        verdict, diagnosis = stop.verdict, stop.diagnosis
+    except NothingToDo as stop:
+        verdict, diagnosis = Verdict.FAIL, Diagnosis("nothing-to-do", progress.stage, {"message": str(stop)})
+    except MemoryError:
+        verdict, diagnosis = Verdict.OUT_OF_MEMORY, Diagnosis("out-of-memory", progress.stage, {"message": "the process ran out of memory"})
+    except (Exception, SystemExit) as error:
+        verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
+    stage = diagnosis.stage if diagnosis else Stage.DONE
+    return Trial(
+        recipe, stage, verdict, diagnosis, tuple(piece.parity), None, piece.signature, effect_evidence=tuple(piece.baked), notes=tuple(piece.notes)
+    )

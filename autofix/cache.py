@@ -1,0 +1,378 @@
+"""The cache: outcomes of trials in SQLite, safe for many processes, merged by set union, read through team layers.
+
+Rows are content-addressed and only ever added, so that caches merge to the same rows in any order. Counts by strategy and
+symptom are kept in step in the same transaction (table `rates`), so that ranking does not slow down as outcomes grow.
+A cache that can't be written or read any more says so in `problem` and never stops a repair.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autofix.errors import CacheError
+from autofix.ids import canonical_json, content_id
+from autofix.migrations import migrate, version_of
+from autofix.ranking import Rates
+from autofix.recipe import Recipe
+from autofix.rows import Refused, Row, new_row
+from autofix.store import add_rows, read_rows
+from autofix.target import Effect, Target
+from autofix.trial import Trial
+
+BUSY_SECONDS = 60.0
+_EFFECTS = (Effect.EXACT, Effect.APPROXIMATE, Effect.NARROWING)
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """What the cache knows of a case: class-name counts and one line of symptom; no weights and no source."""
+
+    id: str
+    name: str
+    modules: Mapping[str, int] = field(default_factory=dict)
+    symptom: str = ""
+
+
+@dataclass(frozen=True)
+class Hopeless:
+    """A recorded search that tried everything with these versions and strategies and did not succeed."""
+
+    environment: dict[str, str]
+    trials: int
+    stage: str
+    symptom: str
+    nearest: Recipe | None
+
+
+def default_path() -> Path:
+    """Where the cache is when nobody says otherwise."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("autofix")) / "cache.db"
+
+
+def default_origin() -> dict[str, str]:
+    """Who records: AUTOFIX_TEAM, the user's login name, the kind of machine."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = ""
+    return {"team": clean(os.environ.get("AUTOFIX_TEAM", ""), 80), "user": clean(user, 80), "machine": f"{platform.system()}-{platform.machine()}"}
+
+
+def clean(text: str, limit: int) -> str:
+    """The text on one line, printable and not too long."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:limit]
+
+
+def clean_environment(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Versions as short texts; what the id of an environment is made of."""
+    return {str(k): clean(v, 200) for k, v in environment.items() if v is not None}
+
+
+class Cache:
+    """A local cache over read-only layers. Made by `Cache.open`; `problem` is one line when it reads or writes less than it should."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, writable: bool, problem: str | None, origin: dict[str, str] | None) -> None:
+        self.connection, self.path, self.writable, self.problem = connection, path, writable, problem
+        self.origin = default_origin() if origin is None else origin
+        self.layers: list[tuple[Path, sqlite3.Connection]] = []
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path | None, layers: Sequence[Path] = (), *, origin: dict[str, str] | None = None, seed: bool = True) -> Cache:
+        """Opens or makes the cache at `path` (None: the default place) with team caches below it, read-only.
+
+        Raises CacheError with one line for a broken file, a newer schema, a stranger's database, or a `path` in a folder that does not
+        exist. A place that can't be written gives a cache that only reads, or one in memory, with `problem` set.
+        """
+        connection, writable, problem = _connect(path)
+        cache = cls(connection, path or default_path(), writable, problem, origin)
+        for layer in layers:
+            try:
+                cache.layers.append((Path(layer), _connect_layer(Path(layer))))
+            except (CacheError, sqlite3.Error, OSError) as error:
+                cache._note(f"team cache left out: {error}")
+        if seed and (writable or problem):
+            cache._plant()
+        return cache
+
+    @classmethod
+    def memory(cls, *, seed: bool = True) -> Cache:
+        """A cache that forgets: shipped knowledge and what this process records."""
+        connection = _in_memory()
+        cache = cls(connection, None, True, None, None)
+        if seed:
+            cache._plant()
+        return cache
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file and the layers; safe to call twice."""
+        for connection in (self.connection, *(c for _, c in self.layers)):
+            connection.close()
+
+    @property
+    def db(self) -> Any:
+        """The local file as a sqlite_utils.Database."""
+        import sqlite_utils
+
+        return sqlite_utils.Database(self.connection)
+
+    def _note(self, problem: str) -> None:
+        self.problem = self.problem or clean(problem, 300)
+
+    def _plant(self) -> None:
+        """Brings in the outcomes that ship with autofix, once for each edition of them."""
+        from autofix.exchange import plant_seed
+
+        try:
+            with self._lock:
+                plant_seed(self.connection)
+        except (sqlite3.Error, OSError) as error:
+            self._note(f"shipped outcomes not loaded: {error}")
+
+    def record(
+        self,
+        case: CaseRecord,
+        environment: Mapping[str, Any],
+        target: Target,
+        trials: Sequence[Trial],
+        *,
+        stopped: str = "",
+        strategies: str = "",
+        effect_of: Callable[[Recipe], Effect] | None = None,
+    ) -> None:
+        """Stores every trial as an outcome, failures too, in one transaction; the same trials again change nothing.
+
+        A trial's parent is looked up in `trials`, then in the cache; its diagnosis is what the added fixes were proposed for. `stopped`
+        ("exhausted", "solved", "budget", ...) with `strategies` (a hex id of those installed) records how the search ended.
+        `effect_of` gives a recipe's effect; without it the worst is taken that the target allows.
+        """
+        from autofix.observe import rows_of_search
+
+        if not self.writable:
+            return
+        try:
+            with self._lock:
+                rows, lost = rows_of_search(self, case, clean_environment(environment), target, trials, stopped, strategies, effect_of)
+                add_rows(self.connection, rows)
+            if lost:
+                self._note(f"{len(lost)} rows not recorded: {lost[0]}")
+        except Refused as error:
+            self._note(f"not recorded: {error}")
+        except sqlite3.Error as error:
+            self._note(f"{self.path}: not recorded: {error}")
+
+    def known_recipe(self, case_id: str, environment: Mapping[str, Any], target: Target) -> Recipe | None:
+        """The best recipe that has passed for this very case and whose effect the target allows; a hint, to be verified again.
+
+        Preferred: this environment, this target, exact effects, origins that were seldom wrong, few fixes, many passes. Left out: retracted
+        outcomes, and recipes that only failed in this environment.
+        """
+        here, wanted = content_id(clean_environment(environment)), content_id(target.to_json())
+        passes: dict[str, list[tuple[Any, ...]]] = {}
+        failed: set[str] = set()
+        retracted: set[str] = set()
+        doubts: dict[str, int] = {}
+        for query in self._readers():
+            for (outcome,) in query("SELECT r.outcome_id FROM outcomes o JOIN retractions r ON r.outcome_id = o.id WHERE o.case_id = ?", case_id):
+                retracted.add(outcome)
+            for origin, count in query("SELECT o.origin_id, count(*) FROM retractions r JOIN outcomes o ON o.id = r.outcome_id GROUP BY 1"):
+                doubts[origin] = max(count, doubts.get(origin, 0))
+        columns = "id, recipe_id, environment_id, target_id, effect, origin_id"
+        for query in self._readers():
+            for row in query(f"SELECT {columns} FROM outcomes WHERE case_id = ? AND verdict = 'pass'", case_id):
+                if row[0] not in retracted and target.allows(Effect(row[4])):
+                    passes.setdefault(row[1], []).append(row)
+            failed.update(
+                r for (r,) in query("SELECT recipe_id FROM outcomes WHERE case_id = ? AND verdict <> 'pass' AND environment_id = ? AND target_id = ?", case_id, here, wanted)
+            )
+        ranked = []
+        for recipe_id, rows in passes.items():
+            known_here = any(row[2] == here for row in rows)
+            recipe = self.recipe(recipe_id) if known_here or recipe_id not in failed else None
+            if recipe is not None:
+                effect = min(_EFFECTS.index(Effect(row[4])) for row in rows)
+                doubt = min(doubts.get(row[5], 0) for row in rows)
+                order = (not known_here, effect, all(row[3] != wanted for row in rows), doubt, len(recipe.fixes), -len({r[0] for r in rows}), recipe_id)
+                ranked.append((order, recipe))
+        return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+    def recipe(self, recipe_id: str) -> Recipe | None:
+        """A recorded recipe by its id."""
+        for query in self._readers():
+            for (body,) in query("SELECT body FROM recipes WHERE id = ?", recipe_id):
+                return Recipe.from_json(json.loads(body))
+        return None
+
+    def known_hopeless(self, case_id: str, environment: Mapping[str, Any], target: Target, strategies: str = "") -> Hopeless | None:
+        """A recorded search for this case, with these versions, target and strategies, that ran out of recipes; None when any differs."""
+        versions = clean_environment(environment)
+        wanted = {"case_id": case_id, "environment_id": content_id(versions), "target_id": content_id(target.to_json()), "strategies": strategies, "stopped": "exhausted"}
+        found: list[dict[str, Any]] = []
+        for query in self._readers():
+            for (text,) in query("SELECT body FROM searches WHERE case_id = ?", case_id):
+                body = json.loads(text)
+                if all(body[name] == value for name, value in wanted.items()):
+                    found.append(body)
+        if not found or self.known_recipe(case_id, environment, target) is not None:
+            return None
+        best = max(found, key=lambda b: (b["trials"], canonical_json(b)))
+        return Hopeless(versions, best["trials"], best["stage"], best["symptom"], self.recipe(best["nearest_id"]))
+
+    def retract(self, case_id: str, recipe_id: str, reason: str, *, environment: Mapping[str, Any] | None = None) -> int:
+        """Withdraws every pass recorded so far of this recipe for this case (in one environment, where given), here and in what is exported.
+
+        Returns how many outcomes were withdrawn. A later pass, observed anew, counts again.
+        """
+        where, values = "case_id = ? AND recipe_id = ? AND verdict = 'pass'", [case_id, recipe_id]
+        if environment is not None:
+            where, values = where + " AND environment_id = ?", [*values, content_id(clean_environment(environment))]
+        outcomes = {row[0] for query in self._readers() for row in query(f"SELECT id FROM outcomes WHERE {where}", *values)}
+        if not self.writable or not outcomes:
+            return 0
+        origin = new_row("origin", self.origin)
+        rows = [origin, *(new_row("retraction", {"outcome_id": o, "reason": clean(reason, 200), "origin_id": origin.id}) for o in sorted(outcomes))]
+        try:
+            with self._lock:
+                add_rows(self.connection, rows)
+        except sqlite3.Error as error:
+            self._note(f"{self.path}: not retracted: {error}")
+            return 0
+        return len(outcomes)
+
+    def rates(self) -> Rates:
+        """Counts for Ranking, from the local cache and its layers, read as they are needed."""
+        sql = "SELECT strategy, versions, tries, gain, ms FROM rates WHERE key = ?"
+        return Rates(*(lambda key, query=query: query(sql, key) for query in self._readers()))  # type: ignore[misc]
+
+    def rows(self, kinds: Iterable[str] | None = None, *, origins: set[str] | None = None) -> Iterator[Row]:
+        """All local rows in export order; with `origins`, only what these recorded and what it refers to."""
+        return read_rows(self.connection, kinds, origins)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts by table, verdict, origin and symptom, and where the file is."""
+        from autofix.browse import stats
+
+        return stats(self)
+
+    def show(self, prefix: str) -> list[dict[str, Any]]:
+        """Every outcome of the cases whose id or name starts with `prefix`, the best first."""
+        from autofix.browse import show
+
+        return show(self, prefix)
+
+    def _readers(self) -> list[Callable[..., list[tuple[Any, ...]]]]:
+        """A query function for each file, local first; a file that fails is noted and reads as empty."""
+
+        def reader(connection: sqlite3.Connection, name: object) -> Callable[..., list[tuple[Any, ...]]]:
+            def query(sql: str, *values: Any) -> list[tuple[Any, ...]]:
+                try:
+                    return connection.execute(sql, values).fetchall()
+                except sqlite3.Error as error:
+                    self._note(f"{name}: not read: {error}")
+                    return []
+
+            return query
+
+        return [reader(self.connection, self.path), *(reader(c, p) for p, c in self.layers)]
+
+
+def _configure(connection: sqlite3.Connection) -> sqlite3.Connection:
+    # In WAL mode NORMAL loses nothing when a process dies, and nothing but the last moments when the power does.
+    for pragma in ("synchronous = NORMAL", "cache_size = -16000", "foreign_keys = OFF", "trusted_schema = OFF"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _in_memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    migrate(connection, "memory")
+    return connection
+
+
+def _connect(path: Path | None) -> tuple[sqlite3.Connection, bool, str | None]:
+    """(connection, writable, problem) for the local cache."""
+    file = Path(path) if path is not None else default_path()
+    if file.is_dir():
+        raise CacheError(f"{file}: a folder, not a cache file; pass a file with --cache")
+    try:
+        if path is None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        elif not file.parent.is_dir():
+            raise CacheError(f"{file}: folder {file.parent} does not exist; make it, or pass another file with --cache")
+        connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            migrate(connection, str(file))
+            connection.execute("BEGIN IMMEDIATE")  # finds out now, not at the end of a repair, whether the place can be written
+            connection.execute("ROLLBACK")
+            return _configure(connection), True, None
+        except BaseException:
+            connection.close()
+            raise
+    except (OSError, sqlite3.OperationalError) as error:
+        if isinstance(error, sqlite3.OperationalError) and "malformed" in str(error):
+            raise _broken(file) from None
+        return _connect_less(file, error)
+    except sqlite3.DatabaseError:
+        raise _broken(file) from None
+
+
+def _connect_less(file: Path, error: Exception) -> tuple[sqlite3.Connection, bool, str]:
+    """Where writing is impossible: read what is there, else remember for this process only."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    try:
+        return _connect_layer(file), False, f"{file}: can't be written ({why}): it is read, and nothing will be recorded"
+    except (CacheError, sqlite3.Error, OSError):
+        return _in_memory(), True, f"{file}: can't be used ({why}): nothing will be kept after this repair"
+
+
+def _broken(file: Path) -> CacheError:
+    return CacheError(f"{file}: not a cache, or a damaged one; move it away, or pass another file with --cache (autofix cache verify FILE tells more)")
+
+
+def _connect_layer(file: Path) -> sqlite3.Connection:
+    """A cache opened read-only; a .jsonl export is read into memory. Raises CacheError, OSError or sqlite3.Error."""
+    if not file.is_file():
+        raise CacheError(f"{file}: no such file")
+    if file.suffix == ".jsonl":
+        from autofix.exchange import merge_file
+
+        connection = _in_memory()
+        merge_file(connection, file)
+        return connection
+    uri = file.resolve().as_uri()
+    # A WAL file in a folder that can't be written opens only as immutable, which is right as long as nobody writes it.
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{uri}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
+        try:
+            if version_of(connection, str(file)) == 0:
+                raise CacheError(f"{file}: an empty file")
+            connection.execute("SELECT count(*) FROM rates WHERE key = ''").fetchone()
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if "immutable" in options or "no such table" in str(error):
+                raise CacheError(f"{file}: can't be read: {error}") from None
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise _broken(file) from None
+        except CacheError:
+            connection.close()
+            raise
+    raise AssertionError("unreachable")

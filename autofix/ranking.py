@@ -1,0 +1,179 @@
+"""How likely a strategy is to cure a symptom, and how long it takes, learned from recorded outcomes.
+
+p = (s + k p_parent) / (n + k) with k = 2, recursively over: the same case and symptom; symptom, operator and capture mode;
+symptom; strategy; and at the root (S + 2.5 prior) / (N + 2.5), which is (S + 0.3) / (N + 2.5) for a prior of 0.12. Counts made under
+other minor versions of torch or ONNX Runtime weigh half for each version in between, at most six halvings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from autofix.recipe import Level, Recipe
+from autofix.target import CAPTURES
+from autofix.trial import Diagnosis, Trial
+
+K = 2.0
+ROOT = 2.5
+PASS, PROGRESS, SIDEWAYS = 1.0, 0.6, 0.3
+MAX_HALVINGS = 6
+_NOT_SIDEWAYS = ("nothing-to-do", "apply-error", "crash", "timeout", "out-of-memory")
+
+Counts = Iterable[tuple[str, str, int, int, int]]
+"""Rows of strategy, versions, tries, gain in tenths, total milliseconds."""
+
+
+class Rates:
+    """Counts by key from one or more caches, read as they are asked for.
+
+    Team caches hold much of what the local one holds, so counts are not added up: for each strategy and version the
+    source that has seen the most is believed.
+    """
+
+    def __init__(self, *sources: Callable[[str], Counts]) -> None:
+        self.sources = sources
+
+    def of(self, key: str) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """(strategy, versions) -> (tries, gain in tenths, ms)."""
+        best: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for source in self.sources:
+            for strategy, versions, tries, gain, ms in source(key):
+                if tries > best.get((strategy, versions), (0, 0, 0))[0]:
+                    best[strategy, versions] = (tries, gain, ms)
+        return best
+
+
+def minor_versions(environment: dict[str, str]) -> str:
+    """The versions that outcomes are counted by, "2.13|1.32": torch's and ONNX Runtime's first two numbers, "?" where unknown."""
+    return "|".join(_minor(str(environment.get(name, ""))) for name in ("torch", "onnxruntime"))
+
+
+def _minor(version: str) -> str:
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    return f"{found[1]}.{found[2]}" if found else "?"
+
+
+def version_weight(theirs: str, ours: str) -> float:
+    """1 for equal versions, half for each minor version in between; a major version counts as four."""
+    if theirs == ours:
+        return 1.0
+    steps = 0
+    for a, b in zip(theirs.split("|"), ours.split("|"), strict=False):
+        if a == b:
+            continue
+        try:
+            (major, minor), (other_major, other_minor) = map(int, a.split(".")), map(int, b.split("."))
+        except ValueError:
+            steps += 1
+            continue
+        steps += 4 * abs(major - other_major) or abs(minor - other_minor)
+    return float(0.5 ** min(steps, MAX_HALVINGS))
+
+
+def operator_of(diagnosis: Diagnosis) -> str:
+    """The operator that a diagnosis is about, or an empty string."""
+    text = diagnosis.facts.get("operator") or diagnosis.facts.get("op_type") or ""
+    return re.sub(r"[^A-Za-z0-9_.:<> -]", "", str(text))[:120]
+
+
+def capture_of(recipe: Recipe) -> str:
+    """The capture mode that a recipe ends with: the last that a config fix names, else that of its start."""
+    capture = recipe.start.capture
+    for fix in recipe.at(Level.CONFIG):
+        named = fix.params.get("capture")
+        if named in CAPTURES:
+            capture = str(named)
+    return capture
+
+
+def gain_of(trial: Trial, parent: Trial | None) -> float:
+    """How far the fixes that a trial adds to its parent cured it: 1 passed, 0.6 reached a later stage, 0.3 another failure at the same
+    stage (on a model with two faults the first is then gone), 0 no change or worse."""
+    if trial.ok:
+        return PASS
+    if parent is None or trial.stage < parent.stage:
+        return 0.0
+    if trial.stage > parent.stage:
+        return PROGRESS
+    if trial.diagnosis is None or parent.diagnosis is None or trial.diagnosis.symptom in _NOT_SIDEWAYS:
+        return 0.0
+    now, before = ((d.symptom, operator_of(d)) for d in (trial.diagnosis, parent.diagnosis))
+    return SIDEWAYS if now != before else 0.0
+
+
+def keys_of(diagnosis: Diagnosis, case_id: str, capture: str) -> tuple[str, str, str, str]:
+    """From the root to the most particular; migrations.KEYS writes the same in SQL."""
+    symptom = diagnosis.symptom
+    return "*", f"symptom {symptom}", f"kind {symptom} {capture} {operator_of(diagnosis)}", f"case {case_id} {symptom}"
+
+
+@dataclass
+class _Count:
+    tries: float = 0.0
+    gain: float = 0.0
+    seconds: float = 0.0
+
+
+class Ranking:
+    """Probabilities and seconds for one search: what was recorded, and what this search has just seen."""
+
+    def __init__(self, rates: Rates, environment: dict[str, str]) -> None:
+        self.rates = rates
+        self.versions = minor_versions(environment)
+        self._counts: dict[str, dict[str, _Count]] = {}
+        self._seen_seconds, self._expected_seconds = 0.0, 0.0
+
+    def _at(self, key: str) -> dict[str, _Count]:
+        found = self._counts.get(key)
+        if found is None:
+            found = self._counts[key] = {}
+            for (strategy, versions), (tries, gain, ms) in self.rates.of(key).items():
+                weight = version_weight(versions, self.versions)
+                count = found.setdefault(strategy, _Count())
+                count.tries += weight * tries
+                count.gain += weight * gain / 10
+                count.seconds += weight * ms / 1000
+        return found
+
+    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
+        """Probability, 0 to 1, that a fix of this strategy cures the diagnosis; `prior` is the strategy's own."""
+        p = min(max(prior, 0.0), 1.0)
+        strength = ROOT
+        for key in keys_of(diagnosis, case_id, capture):
+            count = self._at(key).get(strategy)
+            if count is not None:
+                p = (count.gain + strength * p) / (count.tries + strength)
+            strength = K
+        return p
+
+    def seconds(self, strategy: str, default: float) -> float:
+        """Expected seconds of a trial that adds a fix of this strategy.
+
+        The recorded mean, recent versions weighing most, scaled by how slow this search's own trials are against what was expected of
+        them (a large model is slow with every strategy). `default`, for a strategy without a record, is returned as it is: pass
+        what a trial of this search usually takes.
+        """
+        count = self._at("*").get(strategy)
+        if count is None or count.tries <= 0:
+            return default
+        return self._scale() * (count.seconds + K * default / self._scale()) / (count.tries + K)
+
+    def _scale(self) -> float:
+        return (self._seen_seconds + 1.0) / (self._expected_seconds + 1.0)
+
+    def observe(
+        self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None
+    ) -> None:
+        """Takes in a trial of this search at once: `gain` is `gain_of(trial, parent)`, `diagnosis` the parent's."""
+        if seconds is not None:
+            recorded = self._at("*").get(strategy)
+            if recorded is not None and recorded.tries > 0:
+                self._seen_seconds += seconds
+                self._expected_seconds += recorded.seconds / recorded.tries
+        for key in keys_of(diagnosis, case_id, capture):
+            count = self._at(key).setdefault(strategy, _Count())
+            count.seconds += count.seconds / count.tries if count.tries and seconds is None else (seconds or 0.0)
+            count.tries += 1
+            count.gain += gain

@@ -1,0 +1,107 @@
+"""Install rewritten source: the functions that changed replace the originals in their live modules. Used by fix.py too."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from typing import Any
+
+
+def function_units(tree: ast.Module) -> dict[str, ast.AST]:
+    """{qualified name: node} of functions at module and class level; {"<statement text>": node} of imports and assignments."""
+    units: dict[str, ast.AST] = {}
+
+    def walk(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                units[prefix + node.name] = node
+            elif isinstance(node, ast.ClassDef):
+                walk(node.body, prefix + node.name + ".")
+            elif not prefix and isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
+                units["<" + ast.unparse(node) + ">"] = node
+
+    walk(tree.body, "")
+    return units
+
+
+def changed_units(old: str, new: str) -> list[tuple[str, ast.AST]]:
+    """The units of `new` that `old` lacks or has otherwise, in order: statements first."""
+    before, after = function_units(ast.parse(old)), function_units(ast.parse(new))
+    changed = [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
+    return sorted(changed, key=lambda item: not item[0].startswith("<"))
+
+
+def unit_source(node: ast.AST, text: str) -> str:
+    """The source lines of a unit, decorators included."""
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])  # type: ignore[attr-defined]
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])  # type: ignore[attr-defined]
+
+
+def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
+    """Execute one changed unit in its module: a statement, a function, or a method with its `__class__` cell.
+
+    `node` keeps its line numbers, so that tracebacks and inspect find the rewritten text at `filename`.
+    """
+    scope = module.__dict__
+    if name.startswith("<"):
+        exec(compile(ast.Module([node], []), filename, "exec"), scope)  # type: ignore[list-item]  # noqa: S102
+        return
+    owner_path, _, plain = name.rpartition(".")
+    owner = module
+    for part in filter(None, owner_path.split(".")):
+        owner = getattr(owner, part)
+    if not owner_path:
+        old = scope.get(plain)
+        exec(compile(ast.Module([node], []), filename, "exec"), scope)  # type: ignore[list-item]  # noqa: S102
+        replace_references(old, scope[plain])
+        return
+    returned = ast.Return(ast.Name(plain, ast.Load()))
+    maker = ast.FunctionDef(
+        name="make_method",
+        args=ast.arguments(posonlyargs=[], args=[ast.arg("__class__")], kwonlyargs=[], kw_defaults=[], defaults=[]),
+        body=[node, returned],  # type: ignore[list-item]
+        decorator_list=[],
+        type_params=[],
+    )
+    tree = ast.fix_missing_locations(ast.Module([maker], []))
+    local: dict[str, Any] = {}
+    exec(compile(tree, filename, "exec"), scope, local)  # noqa: S102
+    method = local["make_method"](owner)
+    if hasattr(method, "__qualname__"):
+        method.__qualname__ = name
+    setattr(owner, plain, method)
+
+
+def replace_references(old: Any, new: Any) -> None:
+    """Point names in other modules that were imported from the old function at the new one."""
+    if old is None:
+        return
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict):
+            continue
+        for key, value in list(names.items()):
+            if value is old:
+                names[key] = new
+
+
+def install_source(module: Any, old: str, new: str, filename: str) -> list[str]:
+    """Install every unit of `new` that differs from `old`; returns their names. The text is registered with linecache."""
+    linecache.cache[filename] = (len(new), None, [line + "\n" for line in new.splitlines()], filename)
+    names = []
+    for name, node in changed_units(old, new):
+        install_unit(module, name, node, filename)
+        names.append(name)
+    return names
+
+
+def install_functions(module: Any, filename: str, functions: dict[str, str]) -> None:
+    """Install functions given as {qualified name: source text}; names in angle brackets are plain statements."""
+    import textwrap
+
+    text = "\n".join(textwrap.dedent(source) for source in functions.values())
+    linecache.cache[filename] = (len(text), None, [line + "\n" for line in text.splitlines()], filename)
+    tree = ast.parse(text)
+    for (name, _), node in zip(functions.items(), tree.body, strict=True):
+        install_unit(module, name, node, filename)

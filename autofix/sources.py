@@ -1,0 +1,79 @@
+"""The source files that a recipe's source fixes rewrite: the user's own and library modules, before and after."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autofix.errors import NothingToDo
+from autofix.recipe import Recipe
+from autofix.rewrite import install_source
+
+
+def source_names(sources: Mapping[str, str], main: str) -> dict[str, str]:
+    """{absolute path: short name} of the user's files: relative to the model file's folder where that is possible."""
+    base = Path(main).resolve().parent
+    names: dict[str, str] = {}
+    for path in sources:
+        try:
+            names[path] = Path(path).resolve().relative_to(base).as_posix()
+        except ValueError:
+            names[path] = Path(path).name
+    return names
+
+
+def read_source(name: str, names: Mapping[str, str]) -> tuple[Any, str]:
+    """(live module, text) of a user's file by short name, of a library module by dotted name, or of a library file by path."""
+    for path, short in names.items():
+        if short == name or path == name:
+            for module in list(sys.modules.values()):
+                file = getattr(module, "__file__", None)
+                if isinstance(file, str) and str(Path(file).resolve()) == path:
+                    return module, Path(path).read_text()
+    if name.endswith(".py"):
+        for module in list(sys.modules.values()):
+            if getattr(module, "__file__", None) == name:
+                return module, Path(name).read_text()
+        raise NothingToDo(f"{name} is no source of this model")
+    try:
+        module = importlib.import_module(name)
+        return module, inspect.getsource(module)
+    except (ImportError, OSError, TypeError) as error:
+        raise NothingToDo(f"the source of {name} can't be read: {error}") from error
+
+
+def apply_source_fixes(recipe_fixes: tuple[Any, ...], strategies: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, tuple[Any, str, str]]:
+    """Apply source-level fixes in order: {file: (module, old text, new text)}. Nothing is installed yet."""
+    texts: dict[str, tuple[Any, str, str]] = {}
+    for fix in recipe_fixes:
+        params = dict(fix.params)
+        file = str(params.pop("file"))
+        module, old, current = texts[file] if file in texts else (lambda m, t: (m, t, t))(*read_source(file, names))
+        new = strategies[fix.strategy].apply(current, **params)
+        if new == current:
+            raise NothingToDo(f"{fix.strategy} left {file} as it is")
+        texts[file] = (module, old, new)
+    return texts
+
+
+def install_rewritten(texts: Mapping[str, tuple[Any, str, str]], folder: Path) -> dict[str, str]:
+    """Install rewritten files, keeping their text in `folder`; returns {path of the new text: file name}."""
+    paths: dict[str, str] = {}
+    for file, (module, old, new) in texts.items():
+        path = folder / "rewritten" / (file.strip("/").replace("/", "_") if file.endswith(".py") else file + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(new)
+        install_source(module, old, new, str(path))
+        paths[str(path)] = file
+    return paths
+
+
+def has_source_fixes(recipe: Recipe) -> bool:
+    """Whether a recipe rewrites source."""
+    from autofix.recipe import Level
+
+    return bool(recipe.at(Level.SOURCE))

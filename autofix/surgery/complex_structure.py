@@ -1,0 +1,367 @@
+"""Shapes, indexing, reductions, factories and products of complex numbers, written with real parts.
+
+Every rule has the signature rule(func, *args, **kwargs) of the ATen operator it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from autofix.surgery.complex_elementwise import pair_operands
+from autofix.surgery.complex_tensor import PAIR_REAL_DTYPES, RealPair, pair_of, pair_parts, pair_real_dtype
+
+
+def complex_each_part(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """A linear operator with real coefficients: the same on both parts; sequences of results are paired up."""
+    if isinstance(kwargs.get("dtype"), torch.dtype):
+        kwargs["dtype"] = PAIR_REAL_DTYPES.get(kwargs["dtype"], kwargs["dtype"])
+    dtype = pair_real_dtype(*[v for v in args if isinstance(v, RealPair)])
+    dtype = kwargs.get("dtype") or dtype
+    re = func(*[v.re if isinstance(v, RealPair) else v for v in args], **kwargs)
+    im = func(*[v.im if isinstance(v, RealPair) else v for v in args], **kwargs)
+    if isinstance(re, (tuple, list)):
+        return type(re)(RealPair(r, i) for r, i in zip(re, im, strict=True))
+    return RealPair(re, im)
+
+
+def complex_scatter_like(func: Any, base: Any, *args: Any, **kwargs: Any) -> Any:
+    """A write of values into a tensor: real parts into real parts, imaginary into imaginary; real operands have 0 there."""
+    alpha = kwargs.pop("alpha", 1)
+    if isinstance(alpha, complex) or alpha != 1:
+        args = (*args[:-1], args[-1] * alpha)
+    dtype = pair_real_dtype(base)
+    target = pair_of(base, dtype)
+    re_args, im_args = [], []
+    for position, value in enumerate(args):
+        is_value = isinstance(value, (RealPair, complex)) or (position == len(args) - 1 and _is_numeric_value(value))
+        if is_value and isinstance(value, torch.Tensor):
+            pair = pair_of(value, dtype)
+            re_args.append(pair.re)
+            im_args.append(pair.im)
+        elif is_value:
+            re, im = pair_parts(value)
+            re_args.append(re)
+            im_args.append(0.0 if im is None else im)
+        else:
+            re_args.append(value)
+            im_args.append(value)
+    return RealPair(func(target.re, *re_args, **kwargs), func(target.im, *im_args, **kwargs))
+
+
+def _is_numeric_value(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, torch.Tensor) and value.dtype is not torch.bool)
+
+
+def complex_slice_scatter(func: Any, base: Any, src: Any, *args: Any, **kwargs: Any) -> Any:
+    """slice_scatter, select_scatter, diagonal_scatter, copy: the source is the second argument."""
+    if not isinstance(base, RealPair):
+        return func(base, src.re, *args, **kwargs)
+    dtype = base.re.dtype
+    source = pair_of(src, dtype)
+    return RealPair(func(base.re, source.re, *args, **kwargs), func(base.im, source.im, *args, **kwargs))
+
+
+def complex_index_put(func: Any, base: Any, indices: Any, values: Any, accumulate: bool = False, *rest: Any) -> Any:
+    """index_put of complex or real values."""
+    target, source = pair_of(base), pair_of(values, pair_real_dtype(base))
+    return RealPair(func(target.re, indices, source.re, accumulate, *rest), func(target.im, indices, source.im, accumulate, *rest))
+
+
+def complex_masked_fill(func: Any, base: Any, mask: Any, value: Any) -> Any:
+    """masked_fill with a complex or real number or 0-d tensor."""
+    re, im = pair_parts(value)
+    im = (torch.zeros_like(re) if isinstance(re, torch.Tensor) else 0.0) if im is None else im
+    target = pair_of(base, pair_real_dtype(base))
+    return RealPair(func(target.re, mask, re), func(target.im, mask, im))
+
+
+def complex_where(func: Any, condition: Any, a: Any, b: Any) -> Any:
+    """where with any mixture of complex, real and scalar operands."""
+    dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    re = torch.where(condition, ar, br)
+    im = torch.where(condition, 0.0 if ai is None else ai, 0.0 if bi is None else bi)
+    return RealPair(re.to(dtype), im.to(dtype).expand_as(re))
+
+
+def complex_cat(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    """cat and stack of complex and real tensors."""
+    dtype = pair_real_dtype(*tensors)
+    pairs = [pair_of(t, dtype) for t in tensors]
+    return RealPair(func([p.re for p in pairs], *args, **kwargs), func([p.im for p in pairs], *args, **kwargs))
+
+
+def complex_pad(func: Any, a: Any, pad: Any, value: Any = 0) -> Any:
+    """constant_pad_nd."""
+    re, im = pair_parts(value)
+    return RealPair(func(a.re, pad, re), func(a.im, pad, 0.0 if im is None else im))
+
+
+def complex_bilinear(func: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+    """mm, bmm, dot, mv, outer and the like: (ar + i ai)(br + i bi)."""
+    _, ((ar, ai), (br, bi)) = pair_operands(a, b)
+    if ai is None:
+        return RealPair(func(ar, br, *args, **kwargs), func(ar, bi, *args, **kwargs))
+    if bi is None:
+        return RealPair(func(ar, br, *args, **kwargs), func(ai, br, *args, **kwargs))
+    re = func(ar, br, *args, **kwargs) - func(ai, bi, *args, **kwargs)
+    return RealPair(re, func(ar, bi, *args, **kwargs) + func(ai, br, *args, **kwargs))
+
+
+def complex_vdot(func: Any, a: Any, b: Any) -> Any:
+    """conj(a) . b."""
+    return torch.dot(torch.conj(a), b)
+
+
+def complex_addmm(func: Any, base: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * base + alpha * (a @ b); addmm, addmv, baddbmm."""
+    product = torch.matmul(a, b)
+    product = product * alpha if isinstance(alpha, complex) or alpha != 1 else product
+    if not isinstance(beta, complex) and beta == 0:
+        return product
+    return product + (base * beta if isinstance(beta, complex) or beta != 1 else base)
+
+
+def complex_linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    """x @ weight.T + bias."""
+    y = torch.matmul(x, weight.transpose(-1, -2) if weight.dim() > 1 else weight)
+    return y if bias is None else y + bias
+
+
+def complex_convolution(func: Any, x: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Convolution with complex input, weight or bias."""
+    y = complex_bilinear(lambda p, q: func(p, q, None, *args, **kwargs), x, weight) if isinstance(x, RealPair) or isinstance(weight, RealPair) else func(x, weight, None, *args, **kwargs)
+    if bias is None:
+        return y
+    spatial = [1] * (weight.dim() - 2)
+    return y + bias.reshape([-1, *spatial])
+
+
+def complex_var(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """The variance of a complex tensor is the sum of those of its parts."""
+    return func(a.re, *args, **kwargs) + func(a.im, *args, **kwargs)
+
+
+def complex_std(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """The square root of `complex_var`."""
+    overload = func._overloadname
+    return torch.sqrt(complex_var(getattr(torch.ops.aten.var, overload), a, *args, **kwargs))
+
+
+def complex_norm(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """A vector norm: that of the absolute values."""
+    kwargs.pop("dtype", None)
+    return func(torch.abs(a), *args, **kwargs)
+
+
+def complex_cumprod(func: Any, a: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Cumulative product by doubling (Hillis and Steele 1986): log2(n) products, for an axis of fixed length."""
+    if a.dim() == 0:
+        return complex_each_part(torch.ops.aten.clone.default, a)
+    size = a.shape[dim]
+    if not isinstance(size, int):
+        raise NotImplementedError("a complex cumulative product along a dynamic axis")
+    step = 1
+    while step < size:
+        head = torch.narrow(a, dim, 0, step)
+        tail = torch.narrow(a, dim, step, size - step) * torch.narrow(a, dim, 0, size - step)
+        a = torch.cat([head, tail], dim)
+        step *= 2
+    return a
+
+
+def complex_prod(func: Any, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Product by halving, for an axis of fixed length."""
+    if dim is None:
+        a, dim = a.reshape([-1]), 0
+    size = a.shape[dim]
+    if not isinstance(size, int) or size == 0:
+        raise NotImplementedError("a complex product along a dynamic or empty axis")
+    while size > 1:
+        half = size // 2
+        rest = torch.narrow(a, dim, 2 * half, size - 2 * half)
+        a = torch.narrow(a, dim, 0, half) * torch.narrow(a, dim, half, half)
+        a = torch.cat([a, rest], dim) if size % 2 else a
+        size = half + size % 2
+    return a if keepdim else torch.squeeze(a, dim)
+
+
+def complex_full(func: Any, size: Any, fill: Any = 0.0, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """full, zeros, ones, empty (as zeros), scalar_tensor with a complex dtype or value."""
+    name = func.overloadpacket.__name__
+    kind = PAIR_REAL_DTYPES[dtype] if dtype is not None else torch.get_default_dtype()
+    if name == "scalar_tensor":
+        size, fill = [], size
+    re, im = pair_parts(1.0 if name == "ones" else fill if name in ("full", "scalar_tensor") else 0.0)
+    return RealPair(torch.full(size, re, dtype=kind), torch.full(size, 0.0 if im is None else im, dtype=kind))
+
+
+def complex_full_like(func: Any, like: Any, fill: Any = 0.0, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """full_like, zeros_like, ones_like, empty_like, new_zeros, new_ones, new_full, new_empty."""
+    name = func.overloadpacket.__name__
+    shape = like.shape
+    if name.startswith("new_"):
+        shape = fill
+        fill = kwargs.pop("fill_value", 0.0)
+    wanted = dtype or like.dtype
+    value = 1.0 if name in ("ones_like", "new_ones") else fill if name in ("full_like", "new_full") else 0.0
+    if not wanted.is_complex:
+        return torch.full(shape, value, dtype=wanted)
+    re, im = pair_parts(value)
+    kind = PAIR_REAL_DTYPES[wanted]
+    return RealPair(torch.full(shape, re, dtype=kind), torch.full(shape, 0.0 if im is None else im, dtype=kind))
+
+
+def complex_new_full(func: Any, like: Any, size: Any, fill_value: Any, **kwargs: Any) -> Any:
+    """new_full."""
+    return complex_full_like(func, like, size, fill_value=fill_value, **kwargs)
+
+
+def complex_fill(func: Any, a: Any, value: Any) -> Any:
+    """fill with a number or a 0-d tensor."""
+    re, im = pair_parts(value)
+    if not isinstance(a, RealPair):
+        return func(a, re)
+    zero = torch.zeros_like(re) if isinstance(re, torch.Tensor) else 0.0
+    return RealPair(func(a.re, re), func(a.im, zero if im is None else im))
+
+
+def complex_arange(func: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """arange, linspace with a complex dtype and real bounds."""
+    return pair_of(func(*args, dtype=PAIR_REAL_DTYPES[dtype] if dtype else None, **kwargs))
+
+
+def complex_from_parts(func: Any, re: Any, im: Any) -> Any:
+    """torch.complex."""
+    parts = torch.broadcast_tensors(re, im)
+    return RealPair(parts[0], parts[1])
+
+
+def complex_polar(func: Any, size: Any, angle: Any) -> Any:
+    """torch.polar."""
+    return RealPair(*torch.broadcast_tensors(size * torch.cos(angle), size * torch.sin(angle)))
+
+
+def complex_view_as_real(func: Any, a: Any) -> Any:
+    """A last axis of 2 with the parts."""
+    return torch.stack([a.re, a.im], -1)
+
+
+def complex_view_as_complex(func: Any, x: Any) -> Any:
+    """The inverse of view_as_real."""
+    return RealPair(torch.select(x, -1, 0), torch.select(x, -1, 1))
+
+
+def complex_real_part(func: Any, a: Any) -> Any:
+    """The real part."""
+    return a.re if isinstance(a, RealPair) else a
+
+
+def complex_imaginary_part(func: Any, a: Any) -> Any:
+    """The imaginary part."""
+    return a.im
+
+
+def complex_block_matrix(a: Any) -> Any:
+    """The real 2n x 2n matrix [[re, -im], [im, re]], a ring homomorphism."""
+    return torch.cat([torch.cat([a.re, -a.im], -1), torch.cat([a.im, a.re], -1)], -2)
+
+
+def complex_inverse(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """The inverse, as the left blocks of the inverse of the real block matrix."""
+    n = a.shape[-1]
+    whole = torch.linalg.inv(complex_block_matrix(a))
+    inverse = RealPair(whole[..., :n, :n], whole[..., n:, :n])
+    if func.overloadpacket.__name__ == "linalg_inv_ex":
+        return inverse, torch.zeros(a.shape[:-2], dtype=torch.int32)
+    return inverse
+
+
+def complex_solve(func: Any, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """linalg.solve through the real block matrix."""
+    if not left:
+        raise NotImplementedError("complex linalg.solve with left=False")
+    a, b = pair_of(a), pair_of(b)
+    n, vector = a.shape[-1], b.dim() == 1 or (b.dim() == a.dim() - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
+    right = torch.cat([b.re, b.im], -1 if vector else -2)
+    whole = torch.linalg.solve(complex_block_matrix(a), right)
+    first, second = (whole[..., :n], whole[..., n:]) if vector else (whole[..., :n, :], whole[..., n:, :])
+    return RealPair(first, second)
+
+
+
+
+COMPLEX_EACH_PART = (
+    "view _unsafe_view reshape _reshape_alias permute transpose t numpy_T expand unsqueeze squeeze slice select index index_select gather flip roll repeat "
+    "diagonal split split_with_sizes unbind chunk unfold narrow cumsum sum mean nansum tril triu embedding take masked_select as_strided "
+    "view_copy permute_copy transpose_copy t_copy expand_copy unsqueeze_copy squeeze_copy slice_copy select_copy diagonal_copy unbind_copy unfold_copy "
+    "split_copy split_with_sizes_copy as_strided_copy _reshape_copy reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+    "replication_pad3d avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d adaptive_avg_pool1d trace diag_embed pixel_shuffle pixel_unshuffle "
+    "repeat_interleave movedim flatten unflatten rot90 im2col col2im index_select_copy tile"
+).split()
+
+COMPLEX_STRUCTURE: dict[str, Any] = {
+    **dict.fromkeys(COMPLEX_EACH_PART, complex_each_part),
+    "slice_scatter": complex_slice_scatter,
+    "select_scatter": complex_slice_scatter,
+    "diagonal_scatter": complex_slice_scatter,
+    "as_strided_scatter": complex_slice_scatter,
+    "copy": complex_slice_scatter,
+    "index_put": complex_index_put,
+    "_unsafe_index_put": complex_index_put,
+    "scatter": complex_scatter_like,
+    "scatter_add": complex_scatter_like,
+    "index_add": complex_scatter_like,
+    "index_copy": complex_scatter_like,
+    "masked_scatter": complex_scatter_like,
+    "masked_fill": complex_masked_fill,
+    "where": complex_where,
+    "cat": complex_cat,
+    "stack": complex_cat,
+    "constant_pad_nd": complex_pad,
+    "mm": complex_bilinear,
+    "bmm": complex_bilinear,
+    "dot": complex_bilinear,
+    "mv": complex_bilinear,
+    "vdot": complex_vdot,
+    "addmm": complex_addmm,
+    "addmv": complex_addmm,
+    "baddbmm": complex_addmm,
+    "linear": complex_linear,
+    "convolution": complex_convolution,
+    "var": complex_var,
+    "std": complex_std,
+    "linalg_vector_norm": complex_norm,
+    "norm": complex_norm,
+    "cumprod": complex_cumprod,
+    "prod": complex_prod,
+    "full": complex_full,
+    "zeros": complex_full,
+    "ones": complex_full,
+    "empty": complex_full,
+    "scalar_tensor": complex_full,
+    "full_like": complex_full_like,
+    "zeros_like": complex_full_like,
+    "ones_like": complex_full_like,
+    "empty_like": complex_full_like,
+    "new_zeros": complex_full_like,
+    "new_ones": complex_full_like,
+    "new_empty": complex_full_like,
+    "new_full": complex_new_full,
+    "fill": complex_fill,
+    "arange": complex_arange,
+    "linspace": complex_arange,
+    "complex": complex_from_parts,
+    "polar": complex_polar,
+    "view_as_real": complex_view_as_real,
+    "view_as_real_copy": complex_view_as_real,
+    "view_as_complex": complex_view_as_complex,
+    "view_as_complex_copy": complex_view_as_complex,
+    "real": complex_real_part,
+    "imag": complex_imaginary_part,
+    "linalg_inv_ex": complex_inverse,
+    "linalg_inv": complex_inverse,
+    "inverse": complex_inverse,
+    "linalg_solve": complex_solve,
+}
