@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autofix.connect import connect, default_path, in_memory, open_layer
 from autofix.errors import CacheError
 from autofix.ids import canonical_json, content_id
-from autofix.migrations import migrate, version_of
 from autofix.ranking import Rates
 from autofix.recipe import Recipe
 from autofix.rows import Refused, Row, new_row
@@ -28,7 +28,6 @@ from autofix.store import add_rows, read_rows
 from autofix.target import Effect, Target
 from autofix.trial import Trial
 
-BUSY_SECONDS = 60.0
 _EFFECTS = (Effect.EXACT, Effect.APPROXIMATE, Effect.NARROWING)
 
 
@@ -51,13 +50,6 @@ class Hopeless:
     stage: str
     symptom: str
     nearest: Recipe | None
-
-
-def default_path() -> Path:
-    """Where the cache is when nobody says otherwise."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("autofix")) / "cache.db"
 
 
 def default_origin() -> dict[str, str]:
@@ -95,11 +87,11 @@ class Cache:
         Raises CacheError with one line for a broken file, a newer schema, a stranger's database, or a `path` in a folder that does not
         exist. A place that can't be written gives a cache that only reads, or one in memory, with `problem` set.
         """
-        connection, writable, problem = _connect(path)
+        connection, writable, problem = connect(path)
         cache = cls(connection, path or default_path(), writable, problem, origin)
         for layer in layers:
             try:
-                cache.layers.append((Path(layer), _connect_layer(Path(layer))))
+                cache.layers.append((Path(layer), open_layer(Path(layer))))
             except (CacheError, sqlite3.Error, OSError) as error:
                 cache._note(f"team cache left out: {error}")
         if seed and (writable or problem):
@@ -109,7 +101,7 @@ class Cache:
     @classmethod
     def memory(cls, *, seed: bool = True) -> Cache:
         """A cache that forgets: shipped knowledge and what this process records."""
-        connection = _in_memory()
+        connection = in_memory()
         cache = cls(connection, None, True, None, None)
         if seed:
             cache._plant()
@@ -192,16 +184,24 @@ class Cache:
         for query in self._readers():
             for (outcome,) in query("SELECT r.outcome_id FROM outcomes o JOIN retractions r ON r.outcome_id = o.id WHERE o.case_id = ?", case_id):
                 retracted.add(outcome)
-            for origin, count in query("SELECT o.origin_id, count(*) FROM retractions r JOIN outcomes o ON o.id = r.outcome_id GROUP BY 1"):
-                doubts[origin] = max(count, doubts.get(origin, 0))
         columns = "id, recipe_id, environment_id, target_id, effect, origin_id"
         for query in self._readers():
             for row in query(f"SELECT {columns} FROM outcomes WHERE case_id = ? AND verdict = 'pass'", case_id):
                 if row[0] not in retracted and target.allows(Effect(row[4])):
                     passes.setdefault(row[1], []).append(row)
             failed.update(
-                r for (r,) in query("SELECT recipe_id FROM outcomes WHERE case_id = ? AND verdict <> 'pass' AND environment_id = ? AND target_id = ?", case_id, here, wanted)
+                r
+                for (r,) in query(
+                    "SELECT recipe_id FROM outcomes WHERE case_id = ? AND verdict <> 'pass' AND environment_id = ? AND target_id = ?",
+                    case_id,
+                    here,
+                    wanted,
+                )
             )
+        if len(passes) > 1:
+            for query in self._readers():
+                for name, count in query("SELECT o.origin_id, count(*) FROM retractions r JOIN outcomes o ON o.id = r.outcome_id GROUP BY 1"):
+                    doubts[name] = max(count, doubts.get(name, 0))
         ranked = []
         for recipe_id, rows in passes.items():
             known_here = any(row[2] == here for row in rows)
@@ -209,7 +209,15 @@ class Cache:
             if recipe is not None:
                 effect = min(_EFFECTS.index(Effect(row[4])) for row in rows)
                 doubt = min(doubts.get(row[5], 0) for row in rows)
-                order = (not known_here, effect, all(row[3] != wanted for row in rows), doubt, len(recipe.fixes), -len({r[0] for r in rows}), recipe_id)
+                order = (
+                    not known_here,
+                    effect,
+                    all(row[3] != wanted for row in rows),
+                    doubt,
+                    len(recipe.fixes),
+                    -len({r[0] for r in rows}),
+                    recipe_id,
+                )
                 ranked.append((order, recipe))
         return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
@@ -223,7 +231,13 @@ class Cache:
     def known_hopeless(self, case_id: str, environment: Mapping[str, Any], target: Target, strategies: str = "") -> Hopeless | None:
         """A recorded search for this case, with these versions, target and strategies, that ran out of recipes; None when any differs."""
         versions = clean_environment(environment)
-        wanted = {"case_id": case_id, "environment_id": content_id(versions), "target_id": content_id(target.to_json()), "strategies": strategies, "stopped": "exhausted"}
+        wanted = {
+            "case_id": case_id,
+            "environment_id": content_id(versions),
+            "target_id": content_id(target.to_json()),
+            "strategies": strategies,
+            "stopped": "exhausted",
+        }
         found: list[dict[str, Any]] = []
         for query in self._readers():
             for (text,) in query("SELECT body FROM searches WHERE case_id = ?", case_id):
@@ -259,7 +273,7 @@ class Cache:
     def rates(self) -> Rates:
         """Counts for Ranking, from the local cache and its layers, read as they are needed."""
         sql = "SELECT strategy, versions, tries, gain, ms FROM rates WHERE key = ?"
-        return Rates(*(lambda key, query=query: query(sql, key) for query in self._readers()))  # type: ignore[misc]
+        return Rates(*(lambda key, query=query: query(sql, key) for query in self._readers()))
 
     def rows(self, kinds: Iterable[str] | None = None, *, origins: set[str] | None = None) -> Iterator[Row]:
         """All local rows in export order; with `origins`, only what these recorded and what it refers to."""
@@ -291,88 +305,3 @@ class Cache:
             return query
 
         return [reader(self.connection, self.path), *(reader(c, p) for p, c in self.layers)]
-
-
-def _configure(connection: sqlite3.Connection) -> sqlite3.Connection:
-    # In WAL mode NORMAL loses nothing when a process dies, and nothing but the last moments when the power does.
-    for pragma in ("synchronous = NORMAL", "cache_size = -16000", "foreign_keys = OFF", "trusted_schema = OFF"):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-def _in_memory() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    migrate(connection, "memory")
-    return connection
-
-
-def _connect(path: Path | None) -> tuple[sqlite3.Connection, bool, str | None]:
-    """(connection, writable, problem) for the local cache."""
-    file = Path(path) if path is not None else default_path()
-    if file.is_dir():
-        raise CacheError(f"{file}: a folder, not a cache file; pass a file with --cache")
-    try:
-        if path is None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        elif not file.parent.is_dir():
-            raise CacheError(f"{file}: folder {file.parent} does not exist; make it, or pass another file with --cache")
-        connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            migrate(connection, str(file))
-            connection.execute("BEGIN IMMEDIATE")  # finds out now, not at the end of a repair, whether the place can be written
-            connection.execute("ROLLBACK")
-            return _configure(connection), True, None
-        except BaseException:
-            connection.close()
-            raise
-    except (OSError, sqlite3.OperationalError) as error:
-        if isinstance(error, sqlite3.OperationalError) and "malformed" in str(error):
-            raise _broken(file) from None
-        return _connect_less(file, error)
-    except sqlite3.DatabaseError:
-        raise _broken(file) from None
-
-
-def _connect_less(file: Path, error: Exception) -> tuple[sqlite3.Connection, bool, str]:
-    """Where writing is impossible: read what is there, else remember for this process only."""
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    try:
-        return _connect_layer(file), False, f"{file}: can't be written ({why}): it is read, and nothing will be recorded"
-    except (CacheError, sqlite3.Error, OSError):
-        return _in_memory(), True, f"{file}: can't be used ({why}): nothing will be kept after this repair"
-
-
-def _broken(file: Path) -> CacheError:
-    return CacheError(f"{file}: not a cache, or a damaged one; move it away, or pass another file with --cache (autofix cache verify FILE tells more)")
-
-
-def _connect_layer(file: Path) -> sqlite3.Connection:
-    """A cache opened read-only; a .jsonl export is read into memory. Raises CacheError, OSError or sqlite3.Error."""
-    if not file.is_file():
-        raise CacheError(f"{file}: no such file")
-    if file.suffix == ".jsonl":
-        from autofix.exchange import merge_file
-
-        connection = _in_memory()
-        merge_file(connection, file)
-        return connection
-    uri = file.resolve().as_uri()
-    # A WAL file in a folder that can't be written opens only as immutable, which is right as long as nobody writes it.
-    for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(f"{uri}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
-        try:
-            if version_of(connection, str(file)) == 0:
-                raise CacheError(f"{file}: an empty file")
-            connection.execute("SELECT count(*) FROM rates WHERE key = ''").fetchone()
-            return connection
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if "immutable" in options or "no such table" in str(error):
-                raise CacheError(f"{file}: can't be read: {error}") from None
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise _broken(file) from None
-        except CacheError:
-            connection.close()
-            raise
-    raise AssertionError("unreachable")

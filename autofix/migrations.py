@@ -86,7 +86,10 @@ def version_of(connection: sqlite3.Connection, path: str) -> int:
     if owner != APPLICATION_ID and (version or owner or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
         raise CacheError(f"{path}: a SQLite database, but not an autofix cache; pass another file with --cache")
     if version > len(MIGRATIONS):
-        raise CacheError(f"{path}: written by a newer autofix (schema {version}, this one knows {len(MIGRATIONS)}); upgrade autofix or pass another file with --cache")
+        raise CacheError(
+            f"{path}: written by a newer autofix (schema {version}, this one knows {len(MIGRATIONS)}); "
+            "upgrade autofix or pass another file with --cache"
+        )
     return version
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autofix.ids import canonical_json
 from autofix.ranking import capture_of, minor_versions, operator_of
 from autofix.recipe import Recipe
 from autofix.rows import Refused, Row, new_row
@@ -14,8 +16,8 @@ from autofix.trial import Diagnosis, Stage, Trial
 if TYPE_CHECKING:
     from autofix.cache import Cache, CaseRecord
 
-Cause = tuple[str, str, str, tuple[str, ...]]
-"""Symptom, operator and stage of a parent, and the keys of its fixes."""
+Cause = tuple[str, str, str, Recipe]
+"""Symptom, operator and stage of a parent, and its recipe."""
 
 
 def rows_of_search(
@@ -46,7 +48,7 @@ def rows_of_search(
     versions = minor_versions(environment)
     for trial in trials:
         try:
-            recipe = new_row("recipe", trial.recipe.to_json())
+            recipe = new_row("recipe", json.loads(canonical_json(trial.recipe.to_json())))
             body = _outcome(trial, _cause(cache, trial, by_recipe, ids), _effect(trial, target, effect_of), recipe.id)
             rows += [recipe, new_row("outcome", {**ids, **body, "versions": versions})]
         except (Refused, ValueError, TypeError) as error:
@@ -58,8 +60,9 @@ def rows_of_search(
 
 def _outcome(trial: Trial, cause: Cause | None, effect: Effect, recipe_id: str) -> dict[str, Any]:
     symptom, operator = _facts(trial.diagnosis)
-    cause_symptom, cause_operator, cause_stage, had = cause or ("", "", "", ())
-    added = sorted({fix.strategy for fix in trial.recipe.fixes if fix.key() not in had}) if cause else []
+    cause_symptom, cause_operator, cause_stage, parent = cause or ("", "", "", trial.recipe)
+    had = {fix.key() for fix in parent.fixes}
+    added = sorted({fix.strategy for fix in trial.recipe.fixes if fix.key() not in had})
     return {
         "recipe_id": recipe_id,
         "parent_id": trial.parent or "",
@@ -71,7 +74,7 @@ def _outcome(trial: Trial, cause: Cause | None, effect: Effect, recipe_id: str) 
         "operator": operator,
         "stage": trial.stage.name.lower(),
         "verdict": trial.verdict.value,
-        "capture": capture_of(trial.recipe),
+        "capture": capture_of(parent),  # the mode in which the cause was seen: what ranking asks by
         "effect": effect.value,
         "ms": _milliseconds(trial.seconds),
         "cpu_ms": _milliseconds(trial.cpu_seconds),
@@ -92,15 +95,16 @@ def _cause(cache: Cache, trial: Trial, by_recipe: dict[str, Trial], ids: dict[st
         return None
     parent = by_recipe.get(trial.parent)
     if parent is not None:
-        return (*_facts(parent.diagnosis), parent.stage.name.lower(), tuple(f.key() for f in parent.recipe.fixes)) if parent.diagnosis else None
+        return (*_facts(parent.diagnosis), parent.stage.name.lower(), parent.recipe) if parent.diagnosis else None
     recipe = cache.recipe(trial.parent)
     found = cache.connection.execute(
-        "SELECT symptom, operator, stage FROM outcomes WHERE case_id = ? AND recipe_id = ? AND environment_id = ? AND target_id = ? AND symptom <> '' ORDER BY id",
+        "SELECT symptom, operator, stage FROM outcomes WHERE case_id = ? AND recipe_id = ? AND environment_id = ? AND target_id = ? "
+        "AND symptom <> '' ORDER BY id",
         (ids["case_id"], trial.parent, ids["environment_id"], ids["target_id"]),
     ).fetchone()
     if recipe is None or found is None:
         return None
-    return found[0], found[1], Stage(found[2]).name.lower(), tuple(f.key() for f in recipe.fixes)
+    return found[0], found[1], Stage(found[2]).name.lower(), recipe
 
 
 def _effect(trial: Trial, target: Target, effect_of: Callable[[Recipe], Effect] | None) -> Effect:

@@ -163,9 +163,7 @@ class Ranking:
     def _scale(self) -> float:
         return (self._seen_seconds + 1.0) / (self._expected_seconds + 1.0)
 
-    def observe(
-        self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None
-    ) -> None:
+    def observe(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None) -> None:
         """Takes in a trial of this search at once: `gain` is `gain_of(trial, parent)`, `diagnosis` the parent's."""
         if seconds is not None:
             recorded = self._at("*").get(strategy)
