@@ -67,6 +67,7 @@ class Strategy(abc.ABC):
     """Proposes and applies fixes for the symptoms it treats. The name is the file's stem.
 
     prior: probability, before any evidence, that a proposed fix cures the symptom. cost: expected seconds beyond a plain trial.
+    group: strategies of one group exclude each other in a recipe (capture modes): the newest replaces the others.
     """
 
     level: ClassVar[Level]
@@ -74,6 +75,7 @@ class Strategy(abc.ABC):
     effect: ClassVar[Effect] = Effect.EXACT
     prior: ClassVar[float] = 0.3
     cost: ClassVar[float] = 0.0
+    group: ClassVar[str] = ""
     REPAIRS: ClassVar[tuple[Example, ...]] = ()
     DECLINES: ClassVar[tuple[Diagnosis | Evidence, ...]] = ()
     name: str = ""

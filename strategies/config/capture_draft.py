@@ -43,6 +43,7 @@ class CaptureDraft(ConfigStrategy):
 
     treats = ("data-dependent-branch", "data-dependent-size", "capture-error")
     effect = Effect.NARROWING
+    group = "capture"
     prior = 0.1
     cost = 2.0
 

@@ -75,6 +75,7 @@ class CaptureMixed(ConfigStrategy):
         "unsupported-python",
         "capture-error",
     )
+    group = "capture"
     prior = 0.25
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

@@ -65,6 +65,7 @@ class CaptureScript(ConfigStrategy):
         "mismatch-at-other-values",
         "crash",
     )
+    group = "capture"
     prior = 0.3
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

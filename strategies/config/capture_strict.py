@@ -53,6 +53,7 @@ class CaptureStrict(ConfigStrategy):
         "unsupported-input",
         "crash",
     )
+    group = "capture"
     prior = 0.12
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

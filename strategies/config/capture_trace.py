@@ -73,6 +73,7 @@ class CaptureTrace(ConfigStrategy):
         "crash",
         "timeout",
     )
+    group = "capture"
     prior = 0.25
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

@@ -1,0 +1,315 @@
+"""The loop: attempt, diagnose, propose, rank, retry, until every target passes or nothing is left.
+
+Best-first over recipes. A candidate's rank is how far its parent came x the probability that its fix cures the parent's
+symptom / the expected seconds: the index rule for independent tries with costs (Simon and Kadane 1975). What has just
+failed lowers the probability of its like at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from autofix.diagnose import no_progress
+from autofix.isolate import CaseProcess
+from autofix.recipe import Fix, Recipe
+from autofix.strategy import Evidence, Strategy
+from autofix.target import Effect, ExportConfig, Target
+from autofix.trial import Diagnosis, Stage, Trial, Verdict
+
+DEAD_ENDS = frozenset({"nothing-to-do", "apply-error"})
+PLAIN_TRIAL_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may spend: wall seconds and trials."""
+
+    seconds: float = 300.0
+    trials: int = 40
+
+
+class Reporter(Protocol):
+    """Receives the events of a repair."""
+
+    def stage(self, text: str) -> None:
+        """Something of some length begins."""
+
+    def trial_started(self, number: int, recipe: Recipe) -> None:
+        """A trial begins."""
+
+    def trial_finished(self, number: int, trial: Trial) -> None:
+        """A trial ended."""
+
+
+class Silent:
+    """A reporter that says nothing."""
+
+    def stage(self, text: str) -> None:
+        """Nothing."""
+
+    def trial_started(self, number: int, recipe: Recipe) -> None:
+        """Nothing."""
+
+    def trial_finished(self, number: int, trial: Trial) -> None:
+        """Nothing."""
+
+
+class Ranker(Protocol):
+    """Probabilities and costs, from the cache where there is one (ranking.py)."""
+
+    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
+        """That a fix of this strategy cures this diagnosis."""
+
+    def seconds(self, strategy: str, default: float) -> float:
+        """Expected seconds of a trial with this strategy."""
+
+
+class Priors:
+    """The strategies' own priors, unlearned."""
+
+    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
+        """The prior."""
+        return prior
+
+    def seconds(self, strategy: str, default: float) -> float:
+        """The default."""
+        return default
+
+
+@dataclass
+class Repair:
+    """What a search yields."""
+
+    case_id: str
+    facts: dict[str, Any]
+    target: Target
+    trials: list[Trial] = field(default_factory=list)
+    folders: dict[str, Path] = field(default_factory=dict)
+    winner: Trial | None = None
+    stopped: str = ""
+    offers: list[tuple[Fix, Effect, str]] = field(default_factory=list)
+    from_cache: bool = False
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether a recipe passed every target."""
+        return self.winner is not None and self.winner.ok
+
+    @property
+    def nearest(self) -> Trial | None:
+        """The winner, or the trial that came furthest."""
+        return self.winner or max(self.trials, key=lambda t: (t.stage, -len(t.recipe.fixes)), default=None)
+
+
+@dataclass(order=True)
+class Candidate:
+    """A recipe to try; `rank` negated, so that the heap gives the best first."""
+
+    rank: float
+    order: int
+    recipe: Recipe = field(compare=False)
+    parent: Trial | None = field(compare=False, default=None)
+    added: Fix | None = field(compare=False, default=None)
+
+
+class Search:
+    """One search for one case. `run` does it all; the attributes hold the state for whoever must stop early (Ctrl-C)."""
+
+    def __init__(
+        self,
+        process: CaseProcess,
+        facts: dict[str, Any],
+        registry: Mapping[str, Strategy],
+        target: Target,
+        budget: Budget = Budget(),
+        ranker: Ranker = Priors(),
+        reporter: Reporter = Silent(),
+        first: Iterable[Recipe] = (),
+        jobs: int = 1,
+    ) -> None:
+        self.process, self.registry, self.target, self.budget = process, registry, target, budget
+        self.ranker, self.reporter, self.first, self.jobs = ranker, reporter, list(first), jobs
+        self.repair = Repair(process.case_id, facts, target)
+        self.heap: list[Candidate] = []
+        self.order = itertools.count()
+        self.seen: set[str] = set()
+        self.failures: dict[tuple[str, str], int] = {}
+        self.by_id: dict[str, Trial] = {}
+        self.running: dict[int, Candidate] = {}
+        self.started = time.monotonic()
+
+    def out_of_budget(self) -> str:
+        """Why no further trial may begin, or an empty string."""
+        if len(self.repair.trials) + len(self.running) >= self.budget.trials:
+            return f"the budget of {self.budget.trials} trials is used up"
+        if time.monotonic() - self.started > self.budget.seconds:
+            return f"the budget of {self.budget.seconds:.0f} s is used up"
+        return ""
+
+    def push(self, recipe: Recipe, rank: float, parent: Trial | None = None, added: Fix | None = None) -> None:
+        """Put a recipe on the heap unless it was there before."""
+        if recipe.id not in self.seen:
+            self.seen.add(recipe.id)
+            heapq.heappush(self.heap, Candidate(-rank, next(self.order), recipe, parent, added))
+
+    def run(self) -> Repair:
+        """Search, minimise, then see to latency; returns the repair."""
+        for recipe in self.first:
+            self.push(recipe, float("inf"))
+        if not self.first:
+            self.push(Recipe(), float("inf"))
+        winner = self.until(lambda t: t.ok)
+        if winner is None and self.first and not self.out_of_budget():
+            self.push(Recipe(), float("inf"))
+            winner = self.until(lambda t: t.ok)
+        if winner is not None:
+            self.repair.winner = winner
+            self.repair.from_cache = bool(self.first) and winner.recipe.id in {r.id for r in self.first}
+            self.repair.stopped = "every target passes"
+            if not self.repair.from_cache:
+                self.minimize()
+        elif not self.repair.stopped:
+            self.repair.stopped = "no strategy has anything left to propose"
+        self.repair.seconds = time.monotonic() - self.started
+        return self.repair
+
+    def until(self, done: Callable[[Trial], bool]) -> Trial | None:
+        """Try candidates, best first, until one is good; None when the heap is empty or the budget spent."""
+        while self.heap or self.running:
+            reason = self.out_of_budget()
+            while self.heap and not reason and len(self.running) < self.jobs:
+                self.begin(heapq.heappop(self.heap))
+                reason = self.out_of_budget()
+            if not self.running:
+                self.repair.stopped = reason
+                return None
+            trial = self.finish()
+            if done(trial):
+                while self.running:
+                    self.finish(expand=False)
+                return trial
+        return None
+
+    def begin(self, candidate: Candidate) -> None:
+        """Start a trial."""
+        number = self.process.start_attempt(candidate.recipe)
+        self.running[number] = candidate
+        self.reporter.trial_started(len(self.repair.trials) + len(self.running), candidate.recipe)
+
+    def finish(self, expand: bool = True) -> Trial:
+        """Wait for a trial, judge it, and put what it suggests on the heap."""
+        number, ended, answer, folder = self.process.collect()
+        candidate = self.running.pop(number)
+        trial = self.process.finish_attempt(candidate.recipe, ended, answer, folder)
+        trial = self.concede(replace(trial, parent=candidate.parent.recipe.id if candidate.parent else None))
+        self.repair.trials.append(trial)
+        self.repair.folders[trial.recipe.id] = folder
+        self.by_id[trial.recipe.id] = trial
+        self.reporter.trial_finished(len(self.repair.trials), trial)
+        parent = candidate.parent.diagnosis if candidate.parent else None
+        stuck = no_progress(parent, trial.diagnosis)
+        if candidate.added and parent and (stuck or not trial.ok):
+            key = (candidate.added.strategy, parent.symptom)
+            self.failures[key] = self.failures.get(key, 0) + 1
+        if expand and not trial.ok and not stuck:
+            self.expand(trial)
+        return trial
+
+    def effect(self, trial: Trial) -> Effect:
+        """The effect of a trial's recipe, evidence of baked values included."""
+        effects = [self.registry[f.strategy].effect_of(f) for f in trial.recipe.fixes if f.strategy in self.registry]
+        return Effect.join([*effects, *([Effect.NARROWING] if trial.effect_evidence else [])])
+
+    def concede(self, trial: Trial) -> Trial:
+        """A green trial counts only if its effect is allowed; else it shows where a value was baked."""
+        if not trial.ok or self.target.allows(self.effect(trial)):
+            return trial
+        first = trial.effect_evidence[0] if trial.effect_evidence else ""
+        file, _, rest = first.partition(":")
+        line = rest.partition(":")[0]
+        facts = {"message": f"right on every input set, yet the tracer baked a value: {first}", "capture": self.config_of(trial.recipe).capture}
+        if line.isdigit():
+            facts |= {"file": file, "line": line}
+        return replace(trial, verdict=Verdict.FAIL, stage=Stage.DYNAMIC, diagnosis=Diagnosis("baked-value", Stage.DYNAMIC, facts))
+
+    def config_of(self, recipe: Recipe) -> ExportConfig:
+        """The recipe's ExportConfig after its config fixes (they are pure data)."""
+        from autofix.recipe import Level
+
+        config = recipe.start
+        for fix in recipe.at(Level.CONFIG):
+            try:
+                config = self.registry[fix.strategy].apply(config, **fix.params)
+            except Exception:  # the trial itself reports it
+                continue
+        return config
+
+    def evidence(self, trial: Trial) -> Evidence:
+        """What strategies may look at after a trial."""
+        assert trial.diagnosis is not None
+        chain: list[Trial] = [trial]
+        while chain[-1].parent and chain[-1].parent in self.by_id:
+            chain.append(self.by_id[chain[-1].parent or ""])
+        return Evidence(trial.diagnosis, trial.recipe, self.config_of(trial.recipe), self.repair.facts, tuple(reversed(chain)))
+
+    def proposals(self, trial: Trial) -> list[tuple[Fix, Strategy]]:
+        """Every fix that a strategy proposes for a trial's diagnosis; those whose effect is not allowed become offers."""
+        evidence = self.evidence(trial)
+        found: list[tuple[Fix, Strategy]] = []
+        for strategy in self.registry.values():
+            if evidence.diagnosis.symptom not in strategy.treats:
+                continue
+            for fix in strategy.propose(evidence, self.target):
+                effect = strategy.effect_of(fix)
+                if self.target.allows(effect):
+                    found.append((fix, strategy))
+                elif all(fix.key() != offered.key() for offered, _, _ in self.repair.offers):
+                    self.repair.offers.append((fix, effect, evidence.diagnosis.symptom))
+        return found
+
+    def expand(self, trial: Trial) -> None:
+        """Rank what the strategies propose after a trial."""
+        assert trial.diagnosis is not None
+        if trial.diagnosis.symptom in DEAD_ENDS:
+            return
+        capture = self.config_of(trial.recipe).capture
+        progress = (trial.stage + 1) / (Stage.DONE + 1)
+        for place, (fix, strategy) in enumerate(self.proposals(trial)):
+            chance = self.ranker.probability(strategy.name, trial.diagnosis, self.repair.case_id, capture, strategy.prior)
+            chance *= 0.5 ** self.failures.get((strategy.name, trial.diagnosis.symptom), 0)
+            seconds = self.ranker.seconds(strategy.name, PLAIN_TRIAL_SECONDS + strategy.cost)
+            rank = progress * chance / seconds * 0.9 ** len(trial.recipe.fixes)
+            self.push(self.extended(trial.recipe, fix, strategy), rank - place * 1e-9, trial, fix)
+
+    def extended(self, recipe: Recipe, fix: Fix, strategy: Strategy) -> Recipe:
+        """A recipe with one more fix; fixes of the same exclusive group give way."""
+        if strategy.group:
+            for other in recipe.fixes:
+                held = self.registry.get(other.strategy)
+                if held is not None and held.group == strategy.group:
+                    recipe = recipe.minus(other)
+        return recipe.plus([fix])
+
+    def minimize(self) -> None:
+        """Drop every fix that is not needed (delta debugging, one at a time); the winner stays verified throughout."""
+        assert self.repair.winner is not None
+        if len(self.repair.winner.recipe.fixes) < 2:
+            return
+        self.reporter.stage("minimising the recipe")
+        for fix in self.repair.winner.recipe.fixes:
+            smaller = self.repair.winner.recipe.minus(fix)
+            known = self.by_id.get(smaller.id)
+            if known is not None or self.out_of_budget():
+                continue
+            self.seen.add(smaller.id)
+            self.begin(Candidate(0.0, next(self.order), smaller, self.repair.winner, None))
+            trial = self.finish(expand=False)
+            if trial.ok:
+                self.repair.winner = trial
