@@ -1,0 +1,134 @@
+"""`repair`, the Python API: one call from a model file to a verified folder, with everything the command line can."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autofix.case import CaseSpec
+from autofix.env import environment
+from autofix.isolate import CaseProcess, Limits, default_memory_mb
+from autofix.loader import Registry, check_recipe, load_strategies
+from autofix.recipe import Recipe
+from autofix.search import Budget, Priors, Ranker, Repair, Reporter, Search, Silent
+from autofix.target import Target
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a repair is done, as against what it must reach (Target)."""
+
+    output: Path | None = None
+    strategies: tuple[Path, ...] = ()
+    cache: Path | None = None
+    layers: tuple[Path, ...] = ()
+    use_cache: bool = True
+    budget: Budget = Budget()
+    limits: Limits = Limits()
+    jobs: int = 1
+    latency_seconds: float = 1.0
+    recipe: Recipe | None = None
+
+
+@contextlib.contextmanager
+def opened_cache(settings: Settings) -> Iterator[Any]:
+    """The cache, or None where it is switched off."""
+    if not settings.use_cache:
+        yield None
+        return
+    from autofix.cache import Cache
+
+    cache = Cache.open(settings.cache, settings.layers)
+    try:
+        yield cache
+    finally:
+        cache.close()
+
+
+def repair(spec: CaseSpec | str | Path, target: Target = Target(), settings: Settings = Settings(), reporter: Reporter = Silent(), fork: bool = False) -> Repair:
+    """Repair one model file. Writes the output folder, records the outcome in the cache, returns the Repair.
+
+    Raises CaseError where the file can't be used, StrategyError for a broken strategy folder, CacheError for a broken
+    cache. KeyboardInterrupt passes through after the log and the cache are written.
+    """
+    if not isinstance(spec, CaseSpec):
+        spec = CaseSpec(str(spec))
+    registry = load_strategies(settings.strategies)
+    if settings.recipe is not None:
+        check_recipe(settings.recipe, registry)
+    limits = settings.limits
+    if limits == Limits():
+        limits = replace(limits, memory_mb=default_memory_mb())
+    started = time.monotonic()
+    with opened_cache(settings) as cache:
+        reporter.stage(f"loading {spec.file}")
+        with CaseProcess(spec, target, settings.strategies, limits, fork) as process:
+            reporter.stage("running the model in eager PyTorch")
+            facts = process.reference()
+            search = make_search(process, facts, registry, target, settings, cache, reporter)
+            try:
+                found = search.run()
+                finish_latency(process, found, search, settings, reporter)
+            except KeyboardInterrupt:
+                search.repair.stopped = "interrupted"
+                search.repair.seconds = time.monotonic() - started
+                leave_behind(spec, search.repair, registry, settings)
+                record(cache, process, facts, target, search.repair)
+                raise
+            found.seconds = time.monotonic() - started
+            reporter.stage("writing the output folder")
+            leave_behind(spec, found, registry, settings)
+            record(cache, process, facts, target, found)
+    return found
+
+
+def make_search(process: CaseProcess, facts: dict[str, Any], registry: Registry, target: Target, settings: Settings, cache: Any, reporter: Reporter) -> Search:
+    """The search, started from what is asked for, else from what the cache knows of this very case."""
+    first: list[Recipe] = []
+    ranker: Ranker = Priors()
+    if cache is not None:
+        from autofix.ranking import Ranking
+
+        ranker = Ranking(cache.rates(), environment())
+    if settings.recipe is not None:
+        first = [settings.recipe]
+    elif cache is not None:
+        known = cache.known_recipe(process.case_id, environment(), target)
+        if known is not None:
+            with contextlib.suppress(Exception):  # a hint that no longer fits is no hint
+                check_recipe(known, registry)
+                first = [known]
+    return Search(process, facts, registry, target, settings.budget, ranker, reporter, first, settings.jobs)
+
+
+def finish_latency(process: CaseProcess, found: Repair, search: Search, settings: Settings, reporter: Reporter) -> None:
+    """Measure the winner against eager and go on where a latency target is missed."""
+    if found.winner is None or settings.latency_seconds <= 0:
+        return
+    from autofix.racing import race
+
+    race(process, found, search, settings.latency_seconds, reporter)
+
+
+def leave_behind(spec: CaseSpec, found: Repair, registry: Registry, settings: Settings) -> Path:
+    """Write the output folder."""
+    from autofix.report import write_folder
+
+    output = settings.output or Path.cwd() / f"{spec.stem}-autofix"
+    write_folder(output, spec, found, registry)
+    return output
+
+
+def record(cache: Any, process: CaseProcess, facts: dict[str, Any], target: Target, found: Repair) -> None:
+    """Put the trials into the cache; a cached recipe that failed its verification is retracted."""
+    if cache is None:
+        return
+    from autofix.cache import CaseRecord
+
+    first = found.trials[0].diagnosis if found.trials else None
+    case = CaseRecord(process.case_id, process.spec.stem, dict(process.modules), first.symptom if first else "")
+    cache.record(case, environment(), target, found.trials)
