@@ -197,20 +197,16 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
         stage = Stage.DYNAMIC if one.resized else Stage.RUN if one.name == "given" else Stage.PARITY
         piece.progress.enter(stage, one.name)
 
-    names = [i.name for i in session.get_inputs()]
-    outcome = verify_sets(piece.reference, run, piece.target, names, lift_buffers=piece.config.lift_buffers, begin=begin)
+    outcome = verify_sets(piece.reference, run, piece.target, piece.signature, begin=begin)
     piece.parity = outcome.rows
+    piece.notes += [f"{name} differs; it does not count" for name in outcome.advisory]
     if outcome.symptom:
-        stage = {"run-error": Stage.RUN, "run-error-at-other-sizes": Stage.DYNAMIC, "mismatch-at-other-sizes": Stage.DYNAMIC}.get(outcome.symptom, Stage.PARITY)
+        stage = Stage.RUN if outcome.symptom == "run-error" else Stage.DYNAMIC if outcome.symptom.endswith("sizes") else Stage.PARITY
         verdict = Verdict.FAIL if outcome.symptom.startswith("run-error") else Verdict.MISMATCH
         facts = dict(outcome.facts) | {"capture": piece.config.capture}
-        symptom = outcome.symptom
-        if piece.reference.facts.get("mutated_buffers") and not piece.config.lift_buffers and verdict is Verdict.MISMATCH:
-            symptom = "mutated-buffers"
-            facts["buffers"] = ",".join(piece.reference.facts["mutated_buffers"])
         if verdict is Verdict.MISMATCH:
             facts.update(located(piece, path, outcome))
-        raise StageFailed(verdict, Diagnosis(symptom, stage, facts))
+        raise StageFailed(verdict, Diagnosis(outcome.symptom, stage, facts))
     piece.progress.enter(Stage.DYNAMIC)
     fixed = fixed_axes(piece.case.axes, proto)
     if fixed:

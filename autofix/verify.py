@@ -117,14 +117,17 @@ def verify_sets(
     *,
     only: set[str] | None = None,
     stop_early: bool = False,
+    begin: Callable[[ReferenceSet], None] | None = None,
 ) -> Parity:
-    """Run and compare the reference's sets (those in `only`, by name); see the module's docstring."""
+    """Run and compare the reference's sets (those in `only`, by name); see the module's docstring. `begin` is told of each."""
     from autofix.case import one_line
 
     rows: list[dict[str, Any]] = []
     for one in reference.sets:
         if only is not None and one.name not in only:
             continue
+        if begin is not None:
+            begin(one)
         row = {"set": one.name, "origin": one.origin, "kind": one.kind, "advisory": one.advisory, "resized": one.resized}
         try:
             feed = make_feed(one, signature["inputs"])
