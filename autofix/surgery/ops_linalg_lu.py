@@ -6,26 +6,35 @@ magnitude, as in LAPACK's getrf. All arithmetic is in float64, so float32 result
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from autofix.surgery.ops_loop import flatten_batch, loop_steps
 
 
-def lu_step(k: Tensor, a: Tensor, perm: Tensor, pivots: Tensor, sign: Tensor, ruler: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, ...]:
-    """One column of elimination: a [B, m, n] packed factors, perm [B, m] rows of P A, pivots [B, steps] 0-based, sign [B] of the permutation."""
+def row_picked(a: Tensor, chosen: Tensor) -> Tensor:
+    """The row of a [B, m, n] where chosen [B, m, 1] is true, [B, 1, n]; infinities elsewhere do no harm."""
+    return torch.where(chosen, a, 0).sum(1, keepdim=True)
+
+
+def lu_step(k: Tensor, a: Tensor, perm: Tensor, pivots: Tensor, sign: Tensor, rows: Tensor, cols: Tensor, steps: Tensor) -> tuple[Tensor, ...]:
+    """One column of elimination: a [B, m, n] packed factors, perm [B, m, 1] rows of P A, pivots [B, steps] 0-based, sign [B, 1, 1] of the permutation.
+
+    rows [m, 1], cols [n] and steps [min(m, n)] count from 0.
+    """
     at = k.reshape(1)
-    row_of = rows.unsqueeze(-1)
-    size = torch.where(row_of >= k, a.index_select(2, at).abs(), -1.0)
+    size = torch.where(rows >= k, a.index_select(2, at).abs(), -1.0)
     p = size.argmax(1, keepdim=True)
-    source = torch.where(row_of == k, p, torch.where(row_of == p, k, row_of))
-    a = a.gather(1, source.expand_as(a))
-    perm = perm.gather(1, source.squeeze(-1))
-    pivots = torch.where(ruler == k, p.squeeze(-1), pivots)
-    sign = torch.where(p.reshape(-1) == k, sign, -sign)
+    top, chosen = rows == k, rows == p
+    a = torch.where(top, row_picked(a, chosen), torch.where(chosen, a.index_select(1, at), a))
+    perm = torch.where(top, row_picked(perm, chosen), torch.where(chosen, perm.index_select(1, at), perm))
+    pivots = torch.where(steps == k, p.squeeze(-1), pivots)
+    sign = torch.where(p == k, sign, -sign)
     row = a.index_select(1, at)
     pivot = row.index_select(2, at)
-    below = row_of > k
+    below = rows > k
     factor = torch.where(below, a.index_select(2, at) / torch.where(pivot == 0, 1.0, pivot), 0.0)
     reduced = torch.where(cols > k, a - factor * row, a)
     return torch.where((cols == k) & below, factor, reduced), perm, pivots, sign
@@ -34,34 +43,29 @@ def lu_step(k: Tensor, a: Tensor, perm: Tensor, pivots: Tensor, sign: Tensor, ru
 def lu_factors(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """P a = L U for a float64 [B, m, n]: packed [B, m, n], perm [B, m], pivots [B, min(m, n)] (0-based), sign [B]."""
     b, m, n = a.shape
-    rows, cols = torch.arange(m), torch.arange(n)
-    steps = torch.arange(torch.sym_min(m, n))
-    perm = rows.expand(b, m).contiguous()
-    pivots = steps.expand(b, steps.shape[0]).contiguous()
-    packed, perm, pivots, sign = loop_steps(lu_step, steps, (a, perm, pivots, torch.ones_like(perm.sum(1), dtype=a.dtype)), (rows, cols))
-    return packed, perm, pivots, sign
+    count = torch.sym_min(m, n)
+    rows, cols, steps = torch.arange(m), torch.arange(n), torch.arange(count)
+    start = (a, rows.unsqueeze(-1).expand(b, m, 1), steps.expand(b, count), torch.ones(b, 1, 1, dtype=a.dtype))
+    packed, perm, pivots, sign = loop_steps(lu_step, count, start, (rows.unsqueeze(-1), cols, steps))
+    return packed, perm.squeeze(-1), pivots, sign.reshape(b)
 
 
-def triangle_step_down(k: Tensor, x: Tensor, ruler: Tensor, strict: Tensor, diagonal: Tensor, rhs: Tensor) -> tuple[Tensor, ...]:
-    """Row k of forward substitution: rows from k on of x are still 0."""
-    at = k.reshape(1)
-    value = (rhs.index_select(1, at) - strict.index_select(1, at) @ x) / diagonal.index_select(1, at).unsqueeze(-1)
-    return (torch.where((ruler == k).unsqueeze(-1), value, x),)
-
-
-def triangle_step_up(k: Tensor, x: Tensor, ruler: Tensor, strict: Tensor, diagonal: Tensor, rhs: Tensor) -> tuple[Tensor, ...]:
-    """Row n - 1 - k of back substitution."""
-    return triangle_step_down(ruler.shape[0] - 1 - k, x, ruler, strict, diagonal, rhs)
+def triangle_step(k: Tensor, x: Tensor, order: Tensor, rows: Tensor, strict: Tensor, diagonal: Tensor, rhs: Tensor) -> tuple[Tensor, ...]:
+    """One row of forward or back substitution: rows that are not solved yet are 0 in x."""
+    at = order.index_select(0, k.reshape(1))
+    value = (rhs.index_select(1, at) - strict.index_select(1, at) @ x) / diagonal.index_select(1, at)
+    return (torch.where(rows == at, value, x),)
 
 
 def triangle_solved(a: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
     """x with tri(a) x = rhs; a [B, n, n], rhs [B, n, r], float64."""
-    diagonal = a.diagonal(dim1=-2, dim2=-1)
+    diagonal = a.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     if unit:
         diagonal = torch.ones_like(diagonal)
     strict = a.triu(1) if upper else a.tril(-1)
-    step = triangle_step_up if upper else triangle_step_down
-    return loop_steps(step, torch.arange(a.shape[-1]), (torch.zeros_like(rhs),), (strict, diagonal.contiguous(), rhs))[0]
+    rows = torch.arange(a.shape[-1])
+    order = rows.flip(0) if upper else rows
+    return loop_steps(triangle_step, a.shape[-1], (torch.zeros_like(rhs),), (order, rows.unsqueeze(-1), strict, diagonal.contiguous(), rhs))[0]
 
 
 def batches_matched(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
@@ -169,17 +173,18 @@ def lu_full(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     return permutation_matrix(perm, a.dtype).reshape(*a.shape[:-2], m, m), lower, upper
 
 
-def swap_step(k: Tensor, perm: Tensor, ruler: Tensor, pivots: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """Apply the k-th of LAPACK's row swaps to perm [B, m]."""
-    p = pivots.index_select(1, k.reshape(1))
-    return (perm.gather(1, torch.where(rows == k, p, torch.where(rows == p, k, rows))),)
+def swap_step(k: Tensor, perm: Tensor, pivots: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Apply the k-th of LAPACK's row swaps to perm [B, m, 1]."""
+    at = k.reshape(1)
+    chosen = rows == pivots.index_select(1, at).unsqueeze(-1)
+    return (torch.where(rows == k, row_picked(perm, chosen), torch.where(chosen, perm.index_select(1, at), perm)),)
 
 
 def pivots_to_rows(pivots: Tensor, m: int) -> Tensor:
     """LAPACK's 1-based swaps [B, k] as the row order [B, m]."""
-    rows = torch.arange(m)
-    start = rows.expand(pivots.shape[0], m).contiguous()
-    return loop_steps(swap_step, torch.arange(pivots.shape[-1]), (start,), (pivots.to(torch.int64) - 1, rows))[0]
+    rows = torch.arange(m).unsqueeze(-1)
+    start = rows.expand(pivots.shape[0], m, 1)
+    return loop_steps(swap_step, pivots.shape[-1], (start,), (pivots.to(torch.int64) - 1, rows))[0].squeeze(-1)
 
 
 def lu_unpack(packed: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, Tensor, Tensor]:
@@ -233,6 +238,13 @@ def inv_plain(a: Tensor) -> Tensor:
     return inv_ex(a)[0]
 
 
+def tensorinv(a: Tensor, ind: int = 2) -> Tensor:
+    """aten.linalg_tensorinv."""
+    head, tail = tuple(a.shape[:ind]), tuple(a.shape[ind:])
+    n = math.prod(tail)
+    return inv_ex(a.reshape(n, n))[0].reshape(*tail, *head)
+
+
 def lu_factor_plain(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     """aten.linalg_lu_factor."""
     packed, pivots, _ = lu_factor_ex(a)
@@ -243,6 +255,7 @@ LU_DECOMPOSITIONS = {
     "aten.linalg_solve.default": solve_plain,
     "aten.linalg_inv.default": inv_plain,
     "aten.inverse.default": inv_plain,
+    "aten.linalg_tensorinv.default": tensorinv,
     "aten.linalg_lu_factor.default": lu_factor_plain,
     "aten._linalg_solve_ex.default": solve_ex_full,
     "aten.linalg_solve_ex.default": solve_ex,

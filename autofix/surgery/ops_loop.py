@@ -1,8 +1,7 @@
 """Loops that export: a Python loop where the number of steps is small and known, torch's while_loop operator otherwise.
 
 while_loop becomes ONNX Loop. Its operator is called directly, not through torch.compile, which would turn sizes that change
-between two calls into inputs that the exported program's verifier refuses. For the same reason a body takes every size from the
-shapes of its arguments and closes over nothing but constants.
+between two calls into inputs that the exported program's verifier refuses.
 """
 
 from __future__ import annotations
@@ -13,32 +12,30 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-UNROLLED_STEPS = 8
+UNROLLED_STEPS = 4
 """Loops of at most this many steps are unrolled."""
 
 
-def loop_steps(body: Callable[..., Sequence[Tensor]], ruler: Tensor, state: Sequence[Tensor], extra: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
-    """state = body(k, *state, ruler, *extra) for k = 0 .. len(ruler) - 1.
+def loop_steps(body: Callable[..., Sequence[Tensor]], count: int, state: Sequence[Tensor], extra: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+    """state = body(k, *state, *extra) for k = 0 .. count - 1 (an int or a SymInt); the tensors of the state keep their shapes.
 
-    ruler is torch.arange(number of steps); k is a 0-d int64 tensor; the tensors of the state keep their shapes.
+    k is a 0-d int64 tensor. Bodies use broadcasting and no size of their arguments: a size inside a loop body can be
+    traced as a stride, which has no counterpart in ONNX.
     """
-    count = ruler.shape[0]
     if isinstance(count, int) and count <= UNROLLED_STEPS:
         for k in range(count):
-            state = body(torch.full((), k, dtype=torch.int64), *state, ruler, *extra)
+            state = body(torch.full((), k, dtype=torch.int64), *state, *extra)
         return tuple(state)
     from torch._higher_order_ops.while_loop import while_loop_op
 
-    width = len(state)
+    def more(k: Tensor, last: Tensor, *rest: Tensor) -> Tensor:
+        return k < last
 
-    def more(k: Tensor, *rest: Tensor) -> Tensor:
-        return k < rest[width].shape[0]
+    def step(k: Tensor, last: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        return (k + 1, last.clone(), *body(k, *rest))
 
-    def step(k: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        return (k + 1, *body(k, *rest))
-
-    start = (torch.zeros((), dtype=torch.int64), *(s.clone(memory_format=torch.contiguous_format) for s in state))
-    return tuple(while_loop_op(more, step, start, (ruler, *extra))[1:])
+    start = (torch.zeros((), dtype=torch.int64), torch.full((), count, dtype=torch.int64), *(s.clone(memory_format=torch.contiguous_format) for s in state))
+    return tuple(while_loop_op(more, step, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra))[2:])
 
 
 def loop_until(
@@ -48,7 +45,7 @@ def loop_until(
     from torch._higher_order_ops.while_loop import while_loop_op
 
     start = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
-    return tuple(while_loop_op(more, body, start, tuple(extra)))
+    return tuple(while_loop_op(more, body, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra)))
 
 
 def flatten_batch(a: Tensor, keep: int = 2) -> Tensor:
