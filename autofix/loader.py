@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from autofix.errors import StrategyError
@@ -79,8 +79,8 @@ def load_file(path: Path, package: str) -> Strategy:
     return strategy
 
 
-def load_strategies(folders: Iterable[Path] = (), builtin: bool = True, entry_points: bool = True) -> Registry:
-    """All strategies by name. A folder given later may not reuse a name: that raises StrategyError."""
+def load_strategies(folders: Iterable[Path] = (), builtin: bool = True, entry_points: bool = True, names: Collection[str] | None = None) -> Registry:
+    """All strategies by name, or only those in `names`. A folder given later may not reuse a name: that raises StrategyError."""
     places = [builtin_folder()] if builtin else []
     if entry_points:
         from importlib.metadata import entry_points as find
@@ -98,6 +98,8 @@ def load_strategies(folders: Iterable[Path] = (), builtin: bool = True, entry_po
     for folder in places:
         package = package_for(folder)
         for path in strategy_files(folder):
+            if names is not None and path.stem not in names:
+                continue
             strategy = load_file(path, package)
             if strategy.name in registry:
                 raise StrategyError(f"{path}: the name {strategy.name} is taken by {registry[strategy.name].file}")

@@ -56,11 +56,14 @@ def warm_exporter() -> None:
 
     torch 2.13 parses 497 onnxscript functions at each torch.onnx.export call: 0.85 CPU-seconds.
     """
+    import logging
+
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401
     import torch
     from torch.onnx._internal.exporter import _decomp, _registration
 
+    logging.getLogger(_registration.__name__).setLevel(logging.ERROR)  # that torchvision is not installed
     original_registry = _registration.ONNXRegistry.from_torchlib
     original_table = _decomp.create_onnx_friendly_decomposition_table
     registries: dict[int, Any] = {}
@@ -247,7 +250,7 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
         from autofix.reference import load_reference
 
         recipe = Recipe.from_json(request["recipe"])
-        registry = load_strategies(worker.folders) if recipe.fixes else {}
+        registry = load_strategies(worker.folders, names={f.strategy for f in recipe.fixes}) if recipe.fixes else {}
         check_recipe(recipe, registry)
         reference = load_reference(str(worker.folder / "reference"))
         return attempt(worker.case, worker.model, reference, recipe, registry, worker.target, folder).to_json()
