@@ -47,7 +47,13 @@ class OrtKernels:
         stripped = onnx.NodeProto()
         stripped.CopyFrom(node)
         stripped.name = ""
-        key = (node.op_type, tuple(input_types), tuple(output_types), tuple(a.SerializeToString() for a in stripped.attribute), tuple(bool(n) for n in node.input))
+        key = (
+            node.op_type,
+            tuple(input_types),
+            tuple(output_types),
+            tuple(a.SerializeToString() for a in stripped.attribute),
+            tuple(bool(n) for n in node.input),
+        )
         if key not in self.known:
             refused = FAILS_WHEN_RUN.get(node.op_type, ())
             if any(t in refused for t in input_types):
@@ -94,12 +100,12 @@ class OrtKernels:
             probe.input.append(f"i{k}" if name else "")
             if name and code is not None:
                 inputs.append(onnx.helper.make_tensor_value_info(f"i{k}", code, None))
-        for k, name in enumerate(node.output):
+        for k, (name, result) in enumerate(zip(node.output, output_types, strict=True)):
             probe.output.append(f"o{k}" if name else "")
             if name:
                 value = onnx.ValueInfoProto(name=f"o{k}")
-                if output_types[k] is not None:
-                    value.type.tensor_type.elem_type = output_types[k]
+                if result is not None:
+                    value.type.tensor_type.elem_type = result
                 outputs.append(value)
         graph = onnx.helper.make_graph([probe], "probe", inputs, outputs)
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)], ir_version=10)

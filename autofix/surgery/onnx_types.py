@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-ORT_TYPE_NAMES = {
+ORT_TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "tensor(float)",
     TensorProto.DOUBLE: "tensor(double)",
     TensorProto.FLOAT16: "tensor(float16)",
@@ -27,8 +27,12 @@ ORT_TYPE_NAMES = {
     TensorProto.COMPLEX128: "tensor(complex128)",
 }
 ORT_TYPE_CODES = {name: code for code, name in ORT_TYPE_NAMES.items()}
-TYPE_FROM_ATTRIBUTE = {"Cast": "to", "EyeLike": "dtype", "RandomNormal": "dtype", "RandomUniform": "dtype", "RandomNormalLike": "dtype", "RandomUniformLike": "dtype",
-                       "Bernoulli": "dtype", "Multinomial": "dtype", "QuantizeLinear": "output_dtype", "DequantizeLinear": "output_dtype"}  # fmt: skip
+TYPE_FROM_ATTRIBUTE = {
+    "Cast": "to",
+    "QuantizeLinear": "output_dtype",
+    "DequantizeLinear": "output_dtype",
+    **dict.fromkeys(("EyeLike", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"), "dtype"),
+}
 WINDOW_OPS = ("HannWindow", "HammingWindow", "BlackmanWindow")
 
 
