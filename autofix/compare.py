@@ -51,7 +51,17 @@ def is_float_name(name: str) -> bool:
 
 def comparison_failed(problem: str, message: str, **numbers: Any) -> dict[str, Any]:
     """The dict of a failed comparison."""
-    return {"ok": False, "rule": "", "problem": problem, "message": message, "max_abs": None, "max_rel": None, "ratio": None, "ratio64": None, **numbers}
+    return {
+        "ok": False,
+        "rule": "",
+        "problem": problem,
+        "message": message,
+        "max_abs": None,
+        "max_rel": None,
+        "ratio": None,
+        "ratio64": None,
+        **numbers,
+    }
 
 
 def comparison_passed(rule: str, **numbers: Any) -> dict[str, Any]:

@@ -140,7 +140,9 @@ def verify_sets(
                 check = dict(comparison_failed("run", one_line(error)), output="")
             else:
                 check = check_set(one, got, signature.get("outputs"), target)
-        rows.append({**row, **{k: check[k] for k in ("ok", "rule", "problem", "output", "message", "max_abs", "ratio64")}, "max_ratio": check["ratio"]})
+        rows.append(
+            {**row, **{k: check[k] for k in ("ok", "rule", "problem", "output", "message", "max_abs", "ratio64")}, "max_ratio": check["ratio"]}
+        )
         if stop_early and not check["ok"] and not one.advisory:
             break
     return conclude(rows, reference, signature)
@@ -193,4 +195,6 @@ def changed_before(one: ReferenceSet, reference: Reference, names: set[str]) -> 
     import numpy as np
 
     start = reference.sets[0].state_before
-    return any(n in start and not np.array_equal(as_array(start[n]), as_array(one.state_before[n]), equal_nan=False) for n in names if n in one.state_before)
+    return any(
+        n in start and not np.array_equal(as_array(start[n]), as_array(one.state_before[n]), equal_nan=False) for n in names if n in one.state_before
+    )

@@ -1,0 +1,264 @@
+"""The untouched model, called in eager mode on flat leaves; in float64 too. Used in the reference child process only.
+
+Each call starts from the model as built: where a call changes parameters, buffers or attributes, the next one gets a fresh copy.
+A model that changes buffers is also run as a chain (`Eager.chain`), one call after the other on one model.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autofix.adapter import as_output_tensor, bind_arguments, input_leaves, output_leaves, rebuild_value
+from autofix.case import Case, InputSet
+
+SMALL_MODEL_BYTES = 64 * 2**20
+"""A model up to this size is copied before its first call; a larger one is built again where that is needed."""
+LARGEST_FLOAT64_BYTES = 1500 * 2**20
+Leaves = list[tuple[str, Any]]
+
+
+@dataclass
+class EagerCall:
+    """What one call gave. `state_before` and `state_after` are filled for the buffers that forward changes."""
+
+    outputs: Leaves
+    seconds: float
+    state_before: dict[str, torch.Tensor] = field(default_factory=dict)
+    state_after: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Traces:
+    """What a call left behind in a model: buffers whose values changed, and whether anything else changed."""
+
+    buffers: list[str]
+    parameters: list[str]
+    attributes: list[str]
+
+    @property
+    def any(self) -> bool:
+        """Whether the next call needs a fresh model."""
+        return bool(self.buffers or self.parameters or self.attributes)
+
+
+def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal in dtype, shape and values; NaN equals NaN."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.numel() == 0:
+        return True
+    with torch.no_grad():
+        if a.is_floating_point() or a.is_complex():
+            return bool(torch.all((a == b) | ((a != a) & (b != b))))
+        return bool(torch.equal(a, b))
+
+
+def copy_value(value: Any) -> Any:
+    """A leaf that forward may change in place without touching the original."""
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def tensor_bytes(tensors: Iterator[torch.Tensor]) -> int:
+    """Their size in memory; tensors without a shape yet count nothing."""
+    total = 0
+    for t in tensors:
+        try:
+            total += t.numel() * t.element_size()
+        except (RuntimeError, ValueError):
+            continue
+    return total
+
+
+def attribute_mark(value: Any) -> Any:
+    """Something that changes when a plain attribute changes: identity, version of a tensor, members of a container."""
+    if isinstance(value, torch.Tensor):
+        return id(value), value._version
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return id(value), len(value), tuple(id(v) if not isinstance(v, torch.Tensor) else (id(v), v._version) for v in list(value)[:64])
+    if isinstance(value, dict):
+        return id(value), len(value), tuple((id(k), id(v)) for k, v in list(value.items())[:64])
+    if isinstance(value, (int, float, str, bool, type(None))):
+        return value
+    return id(value)
+
+
+def model_marks(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """What `traces_of` compares: values of buffers, versions of parameters, marks of plain attributes."""
+    marks: dict[str, dict[str, Any]] = {"buffers": {}, "parameters": {}, "attributes": {}}
+    for name, tensor in model.named_buffers():
+        marks["buffers"][name] = tensor.detach().clone()
+    for name, parameter in model.named_parameters():
+        marks["parameters"][name] = (id(parameter), parameter._version)
+    for path, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key not in ("_parameters", "_buffers", "_modules") and not key.endswith("_hooks"):
+                marks["attributes"][f"{path}.{key}".lstrip(".")] = attribute_mark(value)
+    return marks
+
+
+def traces_of(marks: dict[str, dict[str, Any]], model: torch.nn.Module) -> Traces:
+    """Compare a model with its marks from before a call."""
+    now = dict(model.named_buffers())
+    buffers = [n for n, t in now.items() if n not in marks["buffers"] or not same_tensor(t.detach(), marks["buffers"][n])]
+    parameters = [n for n, p in model.named_parameters() if marks["parameters"].get(n) != (id(p), p._version)]
+    attributes = []
+    for path, module in model.named_modules():
+        for key, value in vars(module).items():
+            name = f"{path}.{key}".lstrip(".")
+            if key in ("_parameters", "_buffers", "_modules") or key.endswith("_hooks"):
+                continue
+            if name not in marks["attributes"] or marks["attributes"][name] != attribute_mark(value):
+                attributes.append(name)
+    return Traces(buffers, parameters, attributes)
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Factory functions make this dtype inside."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def to_double(value: Any) -> Any:
+    """A float or complex tensor in double precision; anything else unchanged."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        return value.to(torch.complex128)
+    return value
+
+
+class Eager:
+    """The model of a Case; see the module's docstring. Leaves are [(dotted name, tensor or number)] in forward's order."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.model = case.build()
+        self.template = ordered_call(self.model.forward, case.given)
+        self.example: Leaves = input_leaves(self.model.forward, *self.template)
+        self.bytes = tensor_bytes(iter([*self.model.parameters(), *self.model.buffers()]))
+        self.pristine: Any = None
+        if self.bytes <= SMALL_MODEL_BYTES:
+            try:
+                self.pristine = copy.deepcopy(self.model)
+            except Exception:
+                self.pristine = None
+        self.fresh_each_call = False
+        self.mutated_buffers: list[str] = []
+        self.calls = 0
+        self.seconds_spent = 0.0
+        self._double: Any = None
+        self._double_failed = ""
+        self._double_ran = False
+
+    def fresh(self) -> Any:
+        """A model as it was built, in eval mode."""
+        return copy.deepcopy(self.pristine) if self.pristine is not None else self.case.build()
+
+    def ready(self) -> Any:
+        """A model to call once: the shared one unless calls leave traces."""
+        return self.fresh() if self.fresh_each_call else self.model
+
+    def arguments(self, leaves: Leaves, template: Any = None) -> tuple[list[Any], dict[str, Any]]:
+        """args and kwargs with copies of these leaves in the places of the example's."""
+        rest = iter([copy_value(v) for _, v in leaves])
+        args, kwargs = template or self.template
+        return rebuild_value(list(args), rest), rebuild_value(dict(kwargs), rest)
+
+    def call(self, leaves: Leaves, model: Any = None, template: Any = None) -> EagerCall:
+        """One call without gradients; raises what forward raises."""
+        model = self.ready() if model is None else model
+        before = {n: t.detach().clone() for n, t in model.named_buffers() if n in self.mutated_buffers} if self.mutated_buffers else {}
+        args, kwargs = self.arguments(leaves, template)
+        self.calls += 1
+        start = time.perf_counter()
+        with torch.no_grad():
+            result = model(*args, **kwargs)
+        seconds = time.perf_counter() - start
+        self.seconds_spent += seconds
+        taken = tuple(n for n, _ in leaves)
+        outputs = [(n, as_output_tensor(v).detach().clone()) for n, v in output_leaves(result, taken)]
+        after = {n: t.detach().clone() for n, t in model.named_buffers() if n in self.mutated_buffers} if self.mutated_buffers else {}
+        return EagerCall(outputs, seconds, before, after)
+
+    def call64(self, leaves: Leaves, template: Any = None, state: dict[str, torch.Tensor] | None = None) -> Leaves | None:
+        """The outputs of the model in double precision, or None where it can't run so (`why_no_float64` tells)."""
+        if self._double_failed:
+            return None
+        try:
+            if self._double is None or self.fresh_each_call:
+                if 2 * self.bytes > LARGEST_FLOAT64_BYTES:
+                    raise MemoryError("the model is too large to be copied in float64")
+                self._double = (self.fresh() if self.pristine is not None else copy.deepcopy(self.model))._apply(to_double).eval()
+            for name, value in (state or {}).items():
+                self._double.get_buffer(name).copy_(to_double(value))
+            with default_dtype(torch.float64):
+                outputs = self.call([(n, to_double(v)) for n, v in leaves], self._double, template).outputs
+            self._double_ran = True
+            return outputs
+        except Exception as error:
+            if self._double_ran:
+                return None  # it works as such; only this set does not
+            self._double_failed = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+            return None
+
+    @property
+    def why_no_float64(self) -> str:
+        """Why the last float64 run did not work, or an empty string."""
+        return self._double_failed
+
+    def forget_float64(self, reason: str) -> None:
+        """Make no more float64 runs, and free their model."""
+        self._double, self._double_failed = None, reason
+
+
+def ordered_call(forward: Any, one: InputSet) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a set with keywords in the order of forward's parameters, as leaves come."""
+    named = bind_arguments(forward, one.args, one.kwargs)
+    order = {name: i for i, name in enumerate(named)}
+    return list(one.args), dict(sorted(one.kwargs.items(), key=lambda kv: order.get(kv[0], len(order))))
+
+
+def float_noise(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None) -> Leaves | None:
+    """Largest change of each output element when float inputs and parameters move by one unit in the last place (two draws);
+    zeros for integers. None where an integer output or a shape changes, which is a knife edge."""
+    generator = torch.Generator().manual_seed(1)
+    floor = [torch.zeros_like(v, dtype=torch.float64) if v.is_floating_point() else None for _, v in outputs]
+
+    def nudge(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor) or not t.is_floating_point():
+            return t
+        step = torch.randint(-1, 2, t.shape, generator=generator).to(t.dtype) * torch.finfo(t.dtype).eps
+        return t * (1 + step)
+
+    for _ in range(2):
+        model = None
+        if eager.pristine is not None:
+            model = eager.fresh()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.copy_(nudge(parameter))
+        try:
+            moved = eager.call([(n, nudge(v)) for n, v in leaves], model, template).outputs
+        except Exception:
+            return None
+        if len(moved) != len(outputs):
+            return None
+        for i, ((_, a), (_, b)) in enumerate(zip(outputs, moved, strict=True)):
+            low = floor[i]
+            if a.shape != b.shape or (low is None and not same_tensor(a, b)):
+                return None
+            if low is not None:
+                floor[i] = torch.maximum(low, torch.nan_to_num((a.double() - b.double()).abs(), nan=0.0, posinf=0.0))
+    return [(n, torch.zeros(v.shape) if f is None else f) for (n, v), f in zip(outputs, floor, strict=True)]

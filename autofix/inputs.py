@@ -1,0 +1,340 @@
+"""Generated input sets: values, sizes and numbers that reveal faults without being told.
+
+generate_sets(eager, first, watch, facts) -> (kept candidates, dropped [{set, why}], notes). Candidates come from classes of values
+(values.py, classes.py), other sizes of the dynamic axes (sizes.py), other Python numbers, and a search for the outcome of every branch that was not seen
+(flips.py). What eager refuses is dropped; of the rest a compact list is kept: one set a class and size, and whatever takes a new branch.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autofix.case import one_line
+from autofix.classes import class_leaf, nonfinite_leaf, past_range_integers, source_constants, wide_integers
+from autofix.coverage import Watch, one_sided
+from autofix.eager import Eager, EagerCall, Leaves
+from autofix.flips import flip_tests
+from autofix.sizes import size_sets
+from autofix.values import VALUE_CLASSES, LeafPlan, fresh_leaf, make_plans
+
+CLASS_NAMES = {
+    "other": "other values",
+    "negative": "negative values",
+    "zeros": "zeros",
+    "wide": "tiny to large magnitudes",
+    "ties": "ties and thresholds",
+    "positive": "positive values",
+    "shifted": "rows far up and down",
+    "tenfold": "ten times larger",
+}
+TIE_BREAKERS = ("aten.topk", "aten.kthvalue", "aten.median", "aten.mode")
+"""Operators for which PyTorch does not say which of equal entries it takes."""
+NAN_OPERATORS = (
+    "aten.isnan aten.isinf aten.isfinite aten.nan_to_num aten.heaviside aten.xlogy aten.nansum aten.nanmean aten.nanmedian aten.max aten.min aten.maximum "
+    "aten.minimum aten.fmax aten.fmin aten.clamp aten.amax aten.amin aten.aminmax aten.argmax aten.argmin aten.sort aten.argsort aten.sign aten.atan2 "
+    "aten.grid_sampler_2d aten.gt aten.lt aten.ge aten.le aten.eq aten.ne aten.where aten.masked_fill aten.baddbmm aten.addmm aten.relu aten.hardtanh "
+    "aten.logaddexp aten.cummax aten.cummin aten.pow aten.bucketize aten.searchsorted aten.round aten.floor aten.remainder aten.fmod aten.special_xlog1py"
+).split()
+"""Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
+
+
+@dataclass
+class Candidate:
+    """A generated set that eager accepts. features: what it covered (see Watch.features)."""
+
+    name: str
+    kind: str
+    leaves: Leaves
+    sizes: dict[str, int] = field(default_factory=dict)
+    outputs: Leaves | None = None
+    features: set[Any] = field(default_factory=set)
+    advisory: bool = False
+    must: bool = False
+    watch: Any = None
+
+
+def symbol_sizes(axes: dict[str, dict[int, str]], leaves: Leaves) -> dict[str, int]:
+    """{symbol: size} as the leaves have them."""
+    values = dict(leaves)
+    return {
+        symbol: int(values[name].shape[axis])
+        for name, named in axes.items()
+        if name in values
+        for axis, symbol in named.items()
+        if axis < values[name].dim()
+    }
+
+
+class Explorer:
+    """Tries candidates on eager and keeps count of what they cover, within a budget of runs and seconds."""
+
+    def __init__(self, eager: Eager, first: EagerCall, watch: Watch, facts: dict[str, Any]) -> None:
+        from autofix.reference import is_big
+
+        self.eager, self.facts = eager, facts
+        self.files = frozenset(eager.case.sources)
+        self.plans: list[LeafPlan] = make_plans(eager.example, eager.case.axes)
+        self.sizes = symbol_sizes(eager.case.axes, eager.example)
+        self.floats, self.integers = source_constants(eager.case.sources, eager.model)
+        self.rng = torch.Generator().manual_seed(eager.case.spec.seed + 17)
+        self.big = is_big(eager, first)
+        cost = max(first.seconds, 1e-4)
+        self.runs_left = 10 if self.big else int(min(160, max(40, 1.0 / (4 * cost))))
+        self.deadline = time.perf_counter() + (30.0 if self.big else 2.0)
+        self.covered: set[Any] = set(watch.features())
+        self.arcs: dict[Any, int] = dict(watch.arcs)
+        self.outcomes: set[Any] = set(watch.outcomes)
+        self.clean = all(not bool(torch.isnan(v).any()) for _, v in first.outputs if v.is_floating_point())
+        self.candidates: list[Candidate] = []
+        self.dropped: list[dict[str, str]] = []
+        self.last_error = ""
+        self.last_watch: Watch | None = None
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is used up."""
+        return self.runs_left <= 0 or time.perf_counter() > self.deadline
+
+    @property
+    def half_seen(self) -> bool:
+        """Whether some branch or test has shown one outcome only."""
+        tested = {(f, n) for f, n, _ in self.outcomes}
+        return bool(one_sided(self.arcs)) or len(self.outcomes) < 2 * len(tested)
+
+    def leaves_of(self, make: Any) -> Leaves:
+        """Leaves with each value made by make(plan)."""
+        return [(p.name, make(p)) for p in self.plans]
+
+    def attempt(self, name: str, kind: str, leaves: Leaves, *, margins: bool = False, quiet: bool = False) -> Candidate | None:
+        """Run a candidate under a Watch; None (and listed, unless quiet) where eager refuses it. Adds what it covers."""
+        if self.spent:
+            return None
+        self.runs_left -= 1
+        watch = Watch(self.files, trace=not self.big or bool(self.files), margins=margins)
+        self.last_watch, self.last_error = watch, ""
+        try:
+            with watch:
+                call = self.eager.call(leaves)
+        except Exception as error:
+            self.last_error = one_line(error, 160)
+            if not quiet:
+                self.dropped.append({"set": name, "why": self.last_error})
+            return None
+        sizes = symbol_sizes(self.eager.case.axes, leaves)
+        if (
+            self.clean
+            and kind not in ("nonfinite",)
+            and 0 not in sizes.values()
+            and any(v.is_floating_point() and bool(torch.isnan(v).any()) for _, v in call.outputs)
+        ):
+            self.last_error = "eager gives NaN there"
+            if not quiet:
+                self.dropped.append({"set": name, "why": self.last_error})
+            return None
+        features = watch.features()
+        one = Candidate(
+            name, kind, leaves, {s: n for s, n in sizes.items() if self.sizes.get(s) != n}, call.outputs, features - self.covered, watch=watch
+        )
+        self.covered |= features
+        for arc, count in watch.arcs.items():
+            self.arcs[arc] = self.arcs.get(arc, 0) + count
+        self.outcomes |= watch.outcomes
+        self.candidates.append(one)
+        return one
+
+
+def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str, Any]) -> tuple[list[Candidate], list[dict[str, str]], list[str]]:
+    """See the module's docstring."""
+    explorer = Explorer(eager, first, watch, facts)
+    facts["roles"] = {p.name: p.role for p in explorer.plans}
+    facts["watch_changes_values"] = watch_differs(first, watch)
+    value_sets(explorer)
+    size_sets(explorer)
+    number_sets(explorer)
+    integer_sets(explorer)
+    nonfinite_sets(explorer)
+    flip_tests(explorer, watch)
+    random_search(explorer)
+    notes = []
+    unseen = sorted({f"{name.rpartition(':')[0].rpartition(':')[0]}:{line}" for name, line, _ in one_sided(explorer.arcs)})
+    facts["one_sided_branches"] = unseen
+    return compact(explorer), explorer.dropped[:40], notes
+
+
+def watch_differs(first: EagerCall, watch: Watch) -> bool:
+    """Whether the model takes another path while it is watched (attention fast paths do)."""
+    from autofix.eager import same_tensor
+
+    seen = getattr(watch, "outputs", None)
+    return seen is None or not all(same_tensor(a, b) for (_, a), (_, b) in zip(first.outputs, seen, strict=False))
+
+
+def value_sets(explorer: Explorer) -> None:
+    """One set a class of values at the example's shapes."""
+    loose = any(any(o.startswith(t) for t in TIE_BREAKERS) for o in explorer.facts["operators"])
+    classes = ("other", "negative", "zeros", "wide") if explorer.big else VALUE_CLASSES
+    for kind in classes:
+        if not any(p.is_tensor for p in explorer.plans):
+            return
+        leaves = explorer.leaves_of(lambda p, kind=kind: class_leaf(p, kind, explorer.sizes, explorer.floats, explorer.rng))
+        one = explorer.attempt(CLASS_NAMES[kind], "values", leaves)
+        if one is None and not explorer.spent:
+            one = fewer_changes(explorer, kind)
+        if one is not None:
+            one.must = kind in ("other", "negative", "zeros", "wide", "ties", "shifted")
+            one.advisory = loose and kind in ("zeros", "ties")
+
+
+def fewer_changes(explorer: Explorer, kind: str) -> Candidate | None:
+    """Where a class is refused: with the example's integers, then with one leaf changed at a time."""
+    changed = [p for p in explorer.plans if p.is_tensor]
+    attempts: list[list[LeafPlan]] = (
+        [[p for p in changed if p.is_float]] if any(not p.is_float for p in changed) and any(p.is_float for p in changed) else []
+    )
+    attempts += [[p] for p in changed] if len(changed) > 1 else []
+    for n, plans in enumerate(attempts[:4]):
+        names = {p.name for p in plans}
+        leaves = [
+            (p.name, class_leaf(p, kind, explorer.sizes, explorer.floats, explorer.rng) if p.name in names else p.example) for p in explorer.plans
+        ]
+        one = explorer.attempt(
+            f"{CLASS_NAMES[kind]} in {', '.join(sorted(names))}" if n else f"{CLASS_NAMES[kind]}, same integers", "values", leaves, quiet=True
+        )
+        if one is not None:
+            return one
+    return None
+
+
+def number_sets(explorer: Explorer) -> None:
+    """Other values of Python numbers and of single integers: flags flipped, counts one more and one less, 1, 2x, 0; floats scaled."""
+    for plan in explorer.plans:
+        value = plan.example
+        single = (
+            plan.is_tensor and not plan.is_float and not plan.is_bool and value.numel() == 1 and not plan.axes and plan.role in ("tokens", "lengths")
+        )
+        if plan.is_tensor and not single:
+            continue
+        now = int(value) if single else value
+        if isinstance(now, bool):
+            choices: list[Any] = [not now]
+        elif isinstance(now, int):
+            choices = [c for c in dict.fromkeys([now + 1, now - 1, 1, 2 * now, now + 2, 0]) if c != now and (c >= 0 or now < 0)]
+        else:
+            choices = [now * 2.0, now * 0.5, 0.0, 1.0] if now else [1.0, 0.5]
+        accepted = 0
+        for choice in choices:
+            new = torch.full_like(value, choice) if single else choice
+            leaves = [(p.name, new if p is plan else fresh_leaf(p, explorer.sizes, "usual", explorer.rng)) for p in explorer.plans]
+            one = explorer.attempt(f"{plan.name}={choice}", "numbers", leaves)
+            if one is None:
+                leaves = [(p.name, new if p is plan else p.example) for p in explorer.plans]
+                one = explorer.attempt(f"{plan.name}={choice}", "numbers", leaves, quiet=True)
+            if one is not None:
+                accepted += 1
+                one.must = accepted <= 3
+
+
+def integer_sets(explorer: Explorer) -> None:
+    """Integers past the observed range, kept only where eager takes them for plain numbers: nothing indexes with them."""
+    open_leaves = [p for p in explorer.plans if p.is_tensor and not p.is_float and not p.is_bool and p.role == "tokens" and p.example.numel() > 1]
+    if not open_leaves or explorer.big:
+        return
+    for name, make in (("integers past the range seen", past_range_integers), ("integers of any size", wide_integers)):
+        for group in [open_leaves] + ([[p] for p in open_leaves] if len(open_leaves) > 1 else []):
+            chosen = {p.name for p in group}
+            leaves = [
+                (p.name, make(p, explorer.sizes, explorer.rng) if p.name in chosen else fresh_leaf(p, explorer.sizes, "usual", explorer.rng))
+                for p in explorer.plans
+            ]
+            one = explorer.attempt(name if len(group) == len(open_leaves) else f"{name} in {group[0].name}", "values", leaves, quiet=True)
+            if one is not None:
+                one.must = True
+                break
+
+
+def nonfinite_sets(explorer: Explorer) -> None:
+    """NaN and infinity at a few places, where eager takes them."""
+    if explorer.big or not any(p.is_float for p in explorer.plans):
+        return
+    leaves = explorer.leaves_of(lambda p: nonfinite_leaf(fresh_leaf(p, explorer.sizes, "usual", explorer.rng), explorer.rng))
+    one = explorer.attempt("NaN and infinity", "nonfinite", leaves)
+    if one is not None:
+        one.must = True
+        one.advisory = not nan_matters(explorer, one)
+
+
+def nan_matters(explorer: Explorer, one: Candidate) -> bool:
+    """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    count = sum(int((~torch.isfinite(v)).sum()) for _, v in one.leaves if isinstance(v, torch.Tensor) and v.is_floating_point())
+    given = any(
+        isinstance(v, torch.Tensor) and v.is_floating_point() and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in s.args
+    )
+    found = [given]
+
+    class Spread(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = str(func)
+            if any(name.startswith(o + ".") or name.startswith(o + "_.") for o in NAN_OPERATORS):
+                for value in args:
+                    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0:
+                        odd = int(torch.isnan(value).sum())
+                        if 0 < odd <= count and odd < value.numel():
+                            found[0] = True
+            return func(*args, **(kwargs or {}))
+
+    try:
+        with Spread():
+            explorer.eager.call(one.leaves)
+    except Exception:
+        return found[0]
+    return found[0]
+
+
+def random_search(explorer: Explorer) -> None:
+    """While some branch has shown one outcome only: further random values at several scales and sizes."""
+    if explorer.big:
+        return
+    misses = 0
+    scales = (1.0, 3.0, 0.3, 10.0, 0.01, -1.0, -3.0, 30.0)
+    pool = [c.sizes for c in explorer.candidates if c.kind == "sizes"] or [{}]
+    turn = 0
+    while explorer.half_seen and not explorer.spent and misses < 24:
+        scale = scales[turn % len(scales)]
+        sizes = {**explorer.sizes, **(pool[turn % len(pool)] if turn % 2 else {})}
+        turn += 1
+
+        def make(plan: LeafPlan, scale: float = scale, sizes: dict[str, int] = sizes) -> Any:
+            value = fresh_leaf(plan, sizes, "usual", explorer.rng)
+            if plan.is_float and "unit" in plan.traits:
+                return value ** (abs(scale) if abs(scale) > 0.05 else 6.0) if not value.is_complex() else value
+            return (value * scale).to(value.dtype) if plan.is_float else value
+
+        one = explorer.attempt(f"random {turn}", "values" if sizes == explorer.sizes else "sizes", explorer.leaves_of(make), quiet=True)
+        misses = 0 if one is not None and one.features else misses + 1
+
+
+def compact(explorer: Explorer) -> list[Candidate]:
+    """The candidates worth keeping: the musts, then whatever covers something new, newest branches first, up to a limit."""
+    limit = 7 if explorer.big else 16
+    musts = [c for c in explorer.candidates if c.must]
+    extra = [c for c in explorer.candidates if not c.must and new_branches(c)]
+    kept = musts + sorted(extra, key=lambda c: -len(new_branches(c)))[: max(limit - len(musts), 4)]
+    order = {id(c): i for i, c in enumerate(explorer.candidates)}
+    names: dict[str, int] = {}
+    for one in sorted(kept, key=lambda c: order[id(c)]):
+        names[one.name] = names.get(one.name, 0) + 1
+        if names[one.name] > 1:
+            one.name = f"{one.name} ({names[one.name]})"
+        one.watch = None
+    return sorted(kept, key=lambda c: (c.kind == "empty", order[id(c)]))
+
+
+def new_branches(one: Candidate) -> set[Any]:
+    """The features that are a new branch, a new outcome, or another number of turns of a loop."""
+    return one.features

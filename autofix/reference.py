@@ -1,0 +1,336 @@
+"""The reference: what the untouched model gives in eager PyTorch on every input set, with facts about the model.
+
+Runs in a child process forked from the one that loaded the case.
+
+make_reference(case, target, folder) -> facts (plain JSON); writes folder/reference.pt; raises CaseError where forward raises on the person's
+    own sets or is not deterministic.
+load_reference(folder) -> Reference(sets, facts)
+Reference.sets: ReferenceSet records, the given one first, then more, samples, generated.
+facts: parameters, inputs, outputs, modules, module_files, operators, random_operators, sites, sources, mutated_buffers, mutated_parameters,
+    mutated_attributes, input_sets, dropped_sets, weights_mb, eager_seconds, ill_conditioned, float64, notes.
+
+Outputs are in eval mode, without gradients, on one thread; each set on a model as built, unless forward changes buffers: then
+the person's own sets are consecutive calls on one model, and so are the generated ones after them (`state_before`/`state_after` record the buffers).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autofix.case import Case, InputSet, one_line, user_line
+from autofix.errors import CaseError
+
+if TYPE_CHECKING:
+    from autofix.eager import Eager, EagerCall, Leaves
+    from autofix.inputs import Candidate
+    from autofix.target import Target
+
+KNIFE_EDGE = 1e-2
+"""Relative disagreement of float32 and float64 beyond which a set is ill-conditioned."""
+BIG_SECONDS = 0.25
+"""A forward slower than this makes the model big: few generated sets, float64 on two of them."""
+
+
+@dataclass(frozen=True)
+class ReferenceSet:
+    """One call. leaves and outputs are [(name, value)]; outputs64 and noise are lists of tensors in the outputs' order, or None.
+
+    kind of a generated set: "values", "sizes", "empty" (an axis of size 0), "nonfinite", "numbers" (Python numbers changed).
+    advisory: what the file does on it does not count against the file (say NaN that a matrix product has spread). sizes: {symbol: size} where
+    they differ from the example's. resized: some dynamic axis differs from the example.
+    """
+
+    name: str
+    origin: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    leaves: list[tuple[str, Any]]
+    outputs: list[tuple[str, Any]]
+    outputs64: list[Any] | None = None
+    noise: list[Any] | None = None
+    resized: bool = False
+    kind: str = ""
+    advisory: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
+    state_before: dict[str, Any] = field(default_factory=dict)
+    state_after: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """All sets of a case and its facts."""
+
+    sets: list[ReferenceSet]
+    facts: dict[str, Any]
+
+    def named(self, name: str) -> ReferenceSet:
+        """The set of this name; raises KeyError."""
+        for one in self.sets:
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+
+def load_reference(folder: str) -> Reference:
+    """Read what make_reference wrote. The person's module must be importable where inputs have types of its own."""
+    import torch
+
+    data = torch.load(os.path.join(folder, "reference.pt"), weights_only=False)
+    return Reference([ReferenceSet(**one) for one in data["sets"]], data["facts"])
+
+
+def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:
+    """See the module's docstring."""
+    import torch
+
+    torch.set_num_threads(1)
+    from autofix.eager import Eager
+    from autofix.facts import collect_facts, watch_given
+    from autofix.inputs import generate_sets
+
+    start = time.perf_counter()
+    eager = Eager(case)
+    first, log = first_calls(eager)
+    watch = watch_given(eager)
+    facts = collect_facts(eager, first, log, watch)
+    sets = own_sets(eager, first, facts, log)
+    kept, dropped, notes = generate_sets(eager, first, watch, facts)
+    facts["notes"] = notes
+    facts["dropped_sets"] = dropped
+    big = is_big(eager, first)
+    seen64 = 0
+    chain = eager.fresh() if eager.mutated_buffers else None
+    for candidate in kept:
+        one, why = candidate_set(eager, candidate, facts, chain, anchor=not big or seen64 < 2)
+        if one is None:
+            dropped.append({"set": candidate.name, "why": why})
+        else:
+            seen64 += one.outputs64 is not None
+            sets.append(one)
+    facts["input_sets"] = [
+        {
+            "name": s.name,
+            "origin": s.origin,
+            "kind": s.kind,
+            "resized": s.resized,
+            "advisory": s.advisory,
+            "shapes": {n: list(v.shape) if hasattr(v, "shape") else v for n, v in s.leaves},
+        }
+        for s in sets
+    ]
+    facts["float64"] = eager.why_no_float64 or "yes"
+    facts["reference_seconds"] = round(time.perf_counter() - start, 3)
+    os.makedirs(folder, exist_ok=True)
+    torch.save({"sets": [dict(vars(s)) for s in sets], "facts": facts}, os.path.join(folder, "reference.pt"))
+    return facts
+
+
+def is_big(eager: Eager, first: EagerCall) -> bool:
+    """Whether runs are dear enough to be counted one by one."""
+    return first.seconds > BIG_SECONDS or eager.bytes > 200 * 2**20
+
+
+def first_calls(eager: Eager) -> tuple[EagerCall, Any]:
+    """Call the example twice, each on a model as built, the second time listing operators. Raises CaseError where forward raises or
+    the two differ."""
+    from autofix.coverage import OperatorLog
+    from autofix.eager import model_marks, same_tensor, traces_of
+
+    files = frozenset(eager.case.sources)
+    marks = model_marks(eager.model)
+    try:
+        first = eager.call(eager.example, eager.model)
+    except (Exception, SystemExit) as error:
+        raise forward_raised(error, eager.case, "the given inputs") from error
+    if not first.outputs:
+        raise CaseError("forward returns no tensor and no number", file=eager.case.spec.file)
+    traces = traces_of(marks, eager.model)
+    eager.mutated_buffers, eager.mutated_parameters, eager.mutated_attributes = traces.buffers, traces.parameters, traces.attributes
+    eager.fresh_each_call = traces.any
+    log = OperatorLog(files)
+    try:
+        if traces.any:  # now that the buffers are known, once more for their values
+            first = eager.call(eager.example)
+        with log:
+            second = eager.call(eager.example)
+    except (Exception, SystemExit) as error:
+        if not log.operators:
+            raise forward_raised(error, eager.case, "the given inputs") from error
+        second = eager.call(eager.example)  # the log itself disturbs the model
+    same = [n for n, _ in first.outputs] == [n for n, _ in second.outputs]
+    if not same or not all(same_tensor(a, b) for (_, a), (_, b) in zip(first.outputs, second.outputs, strict=True)):
+        again = eager.call(eager.example, eager.fresh())
+        if not all(same_tensor(a, b) for (_, a), (_, b) in zip(first.outputs, again.outputs, strict=False)):
+            if not log.random:
+                third = eager.call(eager.example, eager.fresh())
+                if all(same_tensor(a, b) for (_, a), (_, b) in zip(again.outputs, third.outputs, strict=False)):
+                    # equal on fresh models: what differed was state that no mark shows
+                    eager.fresh_each_call = True
+                    return again, log
+            raise not_deterministic(eager.case, log)
+    return first, log
+
+
+def forward_raised(error: BaseException, case: Case, on: str) -> CaseError:
+    """The one line for a forward that raises."""
+    file, line, _ = user_line(error, set(case.sources))
+    return CaseError(f"forward raises on {on}: {one_line(error)}", file=file or case.spec.file, line=line)
+
+
+def not_deterministic(case: Case, log: Any) -> CaseError:
+    """The one line for a model that gives other outputs at each call."""
+    if log.random:
+        name, where = next(iter(log.random.items()))
+        file, _, line = where.rpartition(":")
+        return CaseError(
+            f"the model is not deterministic: {name} draws other random numbers at each call; seed it in forward, or make the noise an input",
+            file=file or case.spec.file,
+            line=int(line) if line.isdigit() else 0,
+        )
+    return CaseError("the model is not deterministic: two calls on the same inputs differ", file=case.spec.file)
+
+
+def own_sets(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) -> list[ReferenceSet]:
+    """The given, more and sample sets; raises CaseError where forward raises on one."""
+    from autofix.adapter import input_leaves
+    from autofix.eager import ordered_call
+
+    check_float64(eager, first, facts, log)
+    chain = eager.fresh() if eager.mutated_buffers else None
+    sets: list[ReferenceSet] = []
+    for one in eager.case.sets:
+        try:
+            template = ordered_call(eager.model.forward, one)
+            leaves = input_leaves(eager.model.forward, *template)
+            call = first if one is eager.case.given and chain is None else eager.call(leaves, chain, template)
+        except (Exception, SystemExit) as error:
+            raise forward_raised(error, eager.case, "the given inputs" if one is eager.case.given else f"input set {one.name!r}") from error
+        made, why = finish_set(eager, one, leaves, call, template, anchor=True)
+        if why:
+            facts["ill_conditioned"].append({"set": one.name, "why": why})
+        sets.append(made)
+    return sets
+
+
+def check_float64(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) -> None:
+    """Rule out float64 runs that answer another question: reduced precision inside, or outputs that differ on the example itself."""
+    import torch
+
+    outputs = {v.dtype for _, v in first.outputs}
+    low = {torch.bfloat16, torch.float16} & log.dtypes
+    facts["low_precision"] = sorted(str(d).removeprefix("torch.") for d in low)
+    if low and not outputs & low:
+        return eager.forget_float64("the model computes in reduced precision on purpose")
+    if torch.float64 in log.dtypes and torch.float32 not in log.dtypes:
+        return eager.forget_float64("the model is in float64 already")
+    wide = eager.call64(eager.example)
+    if wide is not None:
+        gap = disagreement(first.outputs, wide)
+        if gap > KNIFE_EDGE:
+            facts["ill_conditioned"].append({"set": "given", "why": gap_text(gap)})
+            eager.forget_float64("a float64 run gives another answer on the example")
+    return None
+
+
+def gap_text(gap: float) -> str:
+    """What a disagreement means."""
+    return (
+        "PyTorch in float64 decides otherwise than in float32" if gap == float("inf") else f"PyTorch's own float32 error is {gap:.1e} of the output"
+    )
+
+
+def disagreement(outputs: Leaves, wide: Leaves) -> float:
+    """Largest |float32 - float64| relative to the largest value of its output; inf where shapes, integers or NaN differ."""
+    import torch
+
+    if len(outputs) != len(wide):
+        return float("inf")
+    worst = 0.0
+    for (_, a), (_, b) in zip(outputs, wide, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        if a.numel() == 0:
+            continue
+        if not a.is_floating_point():
+            if not torch.equal(a, b.to(a.dtype)):
+                return float("inf")
+            continue
+        x, y = a.double(), b.double()
+        if not torch.equal(torch.isnan(x), torch.isnan(y)):
+            return float("inf")
+        # beyond float32's range infinity is the right float32 answer
+        both = torch.isfinite(x) & torch.isfinite(y)
+        if not both.any():
+            continue
+        scale = float(y[both].abs().max())
+        worst = max(worst, float((x - y)[both].abs().max()) / max(scale, 1e-30))
+    return worst
+
+
+def finish_set(
+    eager: Eager, one: InputSet, leaves: Leaves, call: EagerCall, template: Any, *, anchor: bool, kind: str = "", advisory: bool = False
+) -> tuple[ReferenceSet, str]:
+    """The record of one call with its float64 outputs or noise floor, and why it is ill-conditioned (or "")."""
+    from autofix.eager import float_noise
+    from autofix.inputs import symbol_sizes
+
+    wide = eager.call64(leaves, template, call.state_before) if anchor else None
+    outputs64: list[Any] | None = None
+    noise: list[Any] | None = None
+    why = ""
+    if wide is not None:
+        gap = disagreement(call.outputs, wide)
+        why = gap_text(gap) if gap > KNIFE_EDGE else ""
+        outputs64 = [v for _, v in wide] if len(wide) == len(call.outputs) else None
+    elif anchor and not eager.mutated_buffers and eager.bytes < 200 * 2**20:
+        floor = float_noise(eager, leaves, call.outputs, template)
+        if floor is None:
+            why = "outputs jump when inputs move by one unit in the last place"
+        else:
+            noise = [v for _, v in floor]
+    here, there = symbol_sizes(eager.case.axes, eager.example), symbol_sizes(eager.case.axes, leaves)
+    sizes = {s: n for s, n in there.items() if here.get(s) != n}
+    args, kwargs = eager.arguments(leaves, template)
+    record = ReferenceSet(
+        one.name,
+        one.origin,
+        args,
+        kwargs,
+        list(leaves),
+        call.outputs,
+        outputs64,
+        noise,
+        bool(sizes),
+        kind,
+        advisory,
+        sizes,
+        call.state_before,
+        call.state_after,
+    )
+    return record, why
+
+
+def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], chain: Any, *, anchor: bool) -> tuple[ReferenceSet | None, str]:
+    """A generated candidate as a record, or None and why it is dropped: eager is not sure of its own answer there."""
+    from autofix.eager import same_tensor
+
+    try:
+        call = eager.call(candidate.leaves, chain)
+        if chain is None and candidate.outputs is not None and not eager.seconds_spent > 20:
+            same = len(call.outputs) == len(candidate.outputs) and all(
+                same_tensor(a, b) for (_, a), (_, b) in zip(call.outputs, candidate.outputs, strict=True)
+            )
+            if not same and not facts.get("watch_changes_values"):
+                again = eager.call(candidate.leaves)
+                if not all(same_tensor(a, b) for (_, a), (_, b) in zip(call.outputs, again.outputs, strict=False)):
+                    return None, "eager does not repeat its own outputs"
+    except Exception as error:
+        return None, one_line(error)
+    one = InputSet(candidate.name, "generated", [], {})
+    made, why = finish_set(eager, one, candidate.leaves, call, None, anchor=anchor, kind=candidate.kind, advisory=candidate.advisory)
+    if why and candidate.kind != "nonfinite":
+        return None, why
+    return made, ""

@@ -1,0 +1,162 @@
+"""Other sizes of the dynamic axes: 1, 2, primes, larger than the example, thresholds of the source, 0; and what sizes must satisfy together."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from autofix.values import LeafPlan, fresh_leaf
+
+if TYPE_CHECKING:
+    from autofix.inputs import Candidate, Explorer
+
+NEVER_EMPTY = re.compile(
+    r"(n_?)?(b|bs|bsz|batch|batch_?size|batches|seq|seq_?len\w*|sequence\w*|s|t|l|time|steps?|len|length\w*|src\w*|tgt\w*|h|w|d|height|width|depth|frames|samples|channels?)(_?\d+)?",
+    re.I,
+)
+"""Symbols that by convention count at least one; only the others are tried at size 0."""
+MOST_ELEMENTS = 2_000_000
+
+
+def size_sets(explorer: Explorer) -> None:
+    """Try sizes; marks as `must` the sets that every case should be checked on."""
+    base = explorer.sizes
+    if not base:
+        return
+    symbols = list(base)
+    primes = [3, 5, 7, 11, 13, 17, 19, 23]
+    apart = {s: next(p for p in primes[i % 4 :] + primes if p != base[s]) for i, s in enumerate(symbols)}
+    plans: list[tuple[str, dict[str, int], bool]] = [
+        ("coprime sizes", apart, True),
+        ("larger sizes", {s: 2 * n + 1 for s, n in base.items()}, True),
+        ("all sizes 1", dict.fromkeys(symbols, 1), True),
+    ]
+    if len(symbols) > 1 and not explorer.big:
+        for symbol in symbols:
+            plans.append((f"{symbol}=1", {symbol: 1}, False))
+            plans.append((f"{symbol}={2 * base[symbol] + 1}", {symbol: 2 * base[symbol] + 1}, False))
+    moved: set[str] = set()
+    for name, sizes, must in plans:
+        one = try_sizes(explorer, name, {**base, **sizes})
+        if one is not None:
+            one.must = must and bool(one.sizes)
+            moved |= set(one.sizes)
+    for symbol in symbols:
+        if symbol not in moved or not any(symbol in c.sizes and c.must for c in explorer.candidates):
+            constrained_sizes(explorer, symbol)
+    if not explorer.big:
+        threshold_sizes(explorer)
+        further_sizes(explorer)
+        empty_sizes(explorer)
+
+
+def try_sizes(explorer: Explorer, name: str, sizes: dict[str, int], *, kind: str = "sizes", quiet: bool = False) -> Candidate | None:
+    """Inputs at these sizes: like the example, then the example tiled, then with integers that fit every axis."""
+    if elements(explorer.plans, sizes) > max(MOST_ELEMENTS, 8 * elements(explorer.plans, explorer.sizes)) or explorer.spent:
+        return None
+    why = ""
+    modes = ["usual", "tiled"]
+    if any(p.is_tensor and not p.is_float and not p.is_bool for p in explorer.plans):
+        modes.append("small")
+    for mode in modes:
+        wanted = dict(sizes)
+        grids = {p.name: grid_rows(p, wanted, explorer) for p in explorer.plans if p.role == "grid"}
+        leaves = explorer.leaves_of(lambda p, m=mode, w=wanted, g=grids: g[p.name] if p.name in g else fresh_leaf(p, w, m, explorer.rng))
+        one = explorer.attempt(name, kind, leaves, quiet=True)
+        if one is not None:
+            return one
+        why = why or explorer.last_error
+    if not quiet and why:
+        explorer.dropped.append({"set": name, "why": why})
+    return None
+
+
+def grid_rows(plan: LeafPlan, sizes: dict[str, int], explorer: Explorer) -> Any:
+    """Rows of factors whose products add up to the size of the tied axis: the size follows the rows."""
+    symbol, before = plan.tied
+    shape = plan.shape(sizes)
+    if not symbol:
+        columns = torch.randperm(shape[1], generator=explorer.rng)
+        return plan.example[:, columns] if list(plan.example.shape) == shape else plan.example
+    out = torch.randint(1, max(2, int(plan.high)) + 1, shape, generator=explorer.rng).to(plan.example.dtype)
+    sizes[symbol] = int(out.long().prod(-1).sum())
+    return out
+
+
+def elements(plans: list[LeafPlan], sizes: dict[str, int]) -> int:
+    """Number of input elements at these sizes."""
+    return sum(math.prod(p.shape(sizes)) for p in plans if p.is_tensor)
+
+
+def constrained_sizes(explorer: Explorer, symbol: str) -> None:
+    """A symbol that no set has moved yet: alone, in steps that keep divisibility or squares, together with axes of equal size, or as a sum or multiple."""
+    base = explorer.sizes
+    n = base[symbol]
+    root = math.isqrt(n)
+    alone = [n + 1, 2 * n, 3 * n, n // 2 if n % 2 == 0 else 0, n + 2, n + 4, n + 8, max(n - 1, 0), max(n - 2, 0)]
+    if root * root == n and n > 1:
+        alone = [(root + 1) ** 2, (root - 1) ** 2, (root + 2) ** 2, *alone]
+    trials: list[dict[str, int]] = [{symbol: k} for k in alone if k > 0 and k != n]
+    twins = [s for s in base if s != symbol and base[s] == n]
+    others = [s for s in base if s != symbol]
+    related: list[dict[str, int]] = []
+    for k in (2 * n + 1, n + 1, 2 * n, 1):
+        if twins:
+            related.append({symbol: k, **dict.fromkeys(twins, k)})
+        for s in others:
+            if base[s] != n and base[s] % n == 0 and n > 1:
+                related.append({symbol: k, s: k * (base[s] // n)})
+            elif n % base[s] == 0 and base[s] > 1 and base[s] != n:
+                related.append({symbol: (base[s] + 1) * (n // base[s]), s: base[s] + 1})
+            for r in others:
+                if r != s and base[r] == base[s] + n:
+                    related.append({symbol: k, r: base[s] + k})
+                if r < s and n == base[s] + base[r]:
+                    related.append({symbol: 2 * base[s] + 1 + base[r], s: 2 * base[s] + 1})
+    accepted = 0
+    for sizes in (related[:6] + trials)[:14]:
+        name = ", ".join(f"{s}={k}" for s, k in sizes.items())
+        one = try_sizes(explorer, name, {**base, **sizes}, quiet=True)
+        if one is not None:
+            one.must = accepted < 2
+            accepted += 1
+            if accepted >= 3:
+                return
+    if not accepted:
+        explorer.dropped.append({"set": f"other sizes of {symbol}", "why": explorer.last_error or "none was tried"})
+
+
+def threshold_sizes(explorer: Explorer) -> None:
+    """Sizes just at and past integer constants of the source, where a size test may change its mind; kept where they take a new branch."""
+    base = explorer.sizes
+    constants = [c for c in explorer.integers if c <= 64]
+    for symbol in base:
+        for c in constants[:8]:
+            for size in (c + 1, c):
+                if explorer.half_seen and size != base[symbol]:
+                    try_sizes(explorer, f"{symbol}={size}", {**base, symbol: size}, quiet=True)
+
+
+def further_sizes(explorer: Explorer) -> None:
+    """A few more sizes, for parities and for loops that turn more often: one more, double, quadruple."""
+    base = explorer.sizes
+    for name, sizes in (
+        ("sizes one more", {s: n + 1 for s, n in base.items()}),
+        ("much larger sizes", {s: 4 * n + 3 for s, n in base.items()}),
+        ("half sizes", {s: max(1, n // 2) for s, n in base.items()}),
+    ):
+        one = try_sizes(explorer, name, {**base, **sizes}, quiet=True)
+        if one is not None and name == "sizes one more":
+            one.must = bool(one.sizes)
+
+
+def empty_sizes(explorer: Explorer) -> None:
+    """Size 0 of each axis that may count nothing (detections, points, nodes; not batch or time)."""
+    for symbol in explorer.sizes:
+        if not NEVER_EMPTY.fullmatch(symbol):
+            one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
+            if one is not None:
+                one.must = True
