@@ -23,6 +23,9 @@ from autofix.trial import Diagnosis, Stage, Trial, Verdict
 LARGE_FILE = 1_800_000_000
 """Bytes above which weights go to model.onnx.data; protobuf's own limit is 2 GiB."""
 
+SIZE_SYMPTOMS = frozenset({"axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-values"})
+"""Symptoms whose cause is likely a size or a number that capture pinned down."""
+
 
 class StageFailed(Exception):
     """Ends an attempt with a verdict and a diagnosis."""
@@ -66,6 +69,7 @@ class Workpiece:
     parity: list[dict[str, Any]] = field(default_factory=list)
     signature: dict[str, Any] | None = None
     program: Any = None
+    watch: Any = None
 
     def fixes(self, level: Level) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
         """(apply, params) of the fixes of one level."""
@@ -80,15 +84,23 @@ def clamp_opset(config: ExportConfig, target: Target) -> ExportConfig:
     return replace(config, opset=min(max(wanted, target.min_opset), target.max_opset))
 
 
+def final_config(recipe: Recipe, registry: Mapping[str, Strategy], target: Target) -> ExportConfig:
+    """The recipe's config after its config fixes, as it is exported. A recipe without fixes does what torch.onnx.export
+    does: strict capture where non-strict fails."""
+    config = recipe.start
+    for fix in recipe.at(Level.CONFIG):
+        config = registry[fix.strategy].apply(config, **fix.params)
+    if not recipe.fixes and config.capture == "export":
+        config = replace(config, strict_fallback=True)
+    return clamp_opset(config, target)
+
+
 def rewrite(piece: Workpiece) -> Any:
     """Apply config, source and module fixes; returns the CapturePlan of the program fixes."""
     from autofix.program import CapturePlan
     from autofix.sources import apply_source_fixes, install_rewritten, source_names
 
-    config = piece.recipe.start
-    for apply, params in piece.fixes(Level.CONFIG):
-        config = apply(config, **params)
-    piece.config = clamp_opset(config, piece.target)
+    piece.config = final_config(piece.recipe, piece.registry, piece.target)
     names = source_names(piece.case.sources, piece.case.spec.file)
     piece.files = dict(names)
     source_fixes = piece.recipe.at(Level.SOURCE)
@@ -115,6 +127,7 @@ def example_set(piece: Workpiece) -> Any:
 def export(piece: Workpiece, plan: Any) -> Any:
     """Capture and convert; returns the ModelProto."""
     from autofix.export import export_model
+    from autofix.watch import watch_sizes
 
     example = example_set(piece)
 
@@ -124,15 +137,12 @@ def export(piece: Workpiece, plan: Any) -> Any:
 
     piece.progress.enter(Stage.CAPTURE)
     outputs = [name for name, _ in example.outputs]
-    proto, piece.baked = export_model(
-        piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, bool(piece.reference.facts.get("flat")), captured
-    )
+    flat = bool(piece.reference.facts.get("flat"))
+    with watch_sizes(piece.files) as piece.watch:
+        proto, piece.baked = export_model(piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, flat, captured)
     piece.progress.enter(Stage.CONVERT)
     for apply, params in piece.fixes(Level.ONNX):
-        try:
-            proto = apply(proto, **params)
-        except NothingToDo:
-            raise
+        proto = apply(proto, **params)
     for apply, params in piece.fixes(Level.RUNTIME):
         piece.settings = apply(piece.settings, **params)
     return proto
@@ -266,6 +276,8 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
         verdict, diagnosis = Verdict.OUT_OF_MEMORY, Diagnosis("out-of-memory", progress.stage, {"message": "the process ran out of memory"})
     except (Exception, SystemExit) as error:
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
+    if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
+        diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
     stage = diagnosis.stage if diagnosis else Stage.DONE
     return Trial(
         recipe, stage, verdict, diagnosis, tuple(piece.parity), None, piece.signature, effect_evidence=tuple(piece.baked), notes=tuple(piece.notes)

@@ -86,10 +86,7 @@ def source_line(error: BaseException, text: str, files: Mapping[str, str]) -> di
         for frame in reversed(frames):
             if frame.filename in files:
                 facts = {"file": files[frame.filename], "line": str(frame.lineno), "function": frame.name, "code": (frame.line or "").strip()}
-                inner = frames[-1]
-                if inner.filename != frame.filename:
-                    facts["library"] = f"{inner.filename}:{inner.lineno}"
-                return facts
+                return {**facts, **library_line(frames[frames.index(frame) + 1 :])}
     hits = re.findall(r'File "([^"]+)", line (\d+)(?:, in (\S+))?', text)
     for path, line, function in reversed(hits):
         if path in files:
@@ -99,7 +96,21 @@ def source_line(error: BaseException, text: str, files: Mapping[str, str]) -> di
     return library
 
 
-AXIS = re.compile(r"(?:L\[['\"](?P<name>\w+)['\"]\](?:\[\d+\])?\.(?:size\(\)|shape)\[(?P<axis>\d+)\])")
+def library_line(frames: list[Any]) -> dict[str, str]:
+    """The innermost frame below the user's that belongs to a library's model code, not to torch's own plumbing."""
+    import sys
+
+    from autofix.watch import PLUMBING
+
+    for frame in reversed(frames):
+        if any(p in frame.filename for p in PLUMBING):
+            continue
+        module = next((n for n, m in list(sys.modules.items()) if getattr(m, "__file__", None) == frame.filename), frame.filename)
+        return {"library": module, "library_line": str(frame.lineno), "library_function": frame.name, "library_code": (frame.line or "").strip()}
+    return {}
+
+
+AXIS = re.compile(r"(?:L|inputs)\[['\"](?P<name>\w+)['\"]\](?:\[\d+\])?\.(?:size\(\)|shape)\[(?P<axis>\d+)\]")
 
 
 def diagnose_error(error: BaseException, stage: Stage, files: Mapping[str, str], capture: str) -> Diagnosis:
@@ -110,7 +121,7 @@ def diagnose_error(error: BaseException, stage: Stage, files: Mapping[str, str],
     where = source_line(error, text, files)
     if not symptom and stage is Stage.CONVERT and "decompose" in text.lower():
         symptom = "decompose-error"
-    if symptom == "data-dependent-size" and tests_a_value(where.get("code", "")):
+    if symptom == "data-dependent-size" and tests_a_value(where.get("library_code") or where.get("code", "")):
         symptom = "data-dependent-branch"
     if symptom == "axis-specialized":
         axes = sorted({f"{m['name']}:{m['axis']}" for m in AXIS.finditer(text)})
@@ -134,7 +145,8 @@ def root_message(chain: list[BaseException], limit: int = 300) -> str:
     for error in reversed(chain):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if lines:
-            text = f"{type(error).__name__}: {lines[0]}"
+            more = f" {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else ""
+            text = f"{type(error).__name__}: {lines[0]}{more}"
             return text if len(text) <= limit else text[: limit - 1] + "…"
     return type(chain[0]).__name__
 

@@ -89,15 +89,22 @@ def capture_surroundings(plan: CapturePlan, dynamic: bool) -> Iterator[None]:
 
 
 def capture_program(model: Any, leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], config: ExportConfig, plan: CapturePlan) -> Any:
-    """torch.export of a model with flat parameters; raises what torch.export raises."""
+    """torch.export of a model with flat parameters; raises what torch.export raises (the first error of two)."""
     dims = export_dims(leaves, sources, axes, config.axes)
     args = tuple(leaves)
     with capture_surroundings(plan, any(dims)):
         if config.capture == "draft":
             return torch.export.draft_export(model, args, dynamic_shapes=dims)
-        return torch.export.export(
-            model, args, dynamic_shapes=dims, strict=config.capture == "strict", prefer_deferred_runtime_asserts_over_guards=True
-        )
+        strict = config.capture == "strict"
+        try:
+            return torch.export.export(model, args, dynamic_shapes=dims, strict=strict, prefer_deferred_runtime_asserts_over_guards=True)
+        except Exception as error:
+            if not config.strict_fallback:
+                raise
+            try:
+                return torch.export.export(model, args, dynamic_shapes=dims, strict=True, prefer_deferred_runtime_asserts_over_guards=True)
+            except Exception:
+                raise error from error.__cause__
 
 
 def find_overload(name: str) -> Any:

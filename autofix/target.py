@@ -77,7 +77,7 @@ class ExportConfig:
     (torch.export.Dim; the exporter must prove them) or "auto" (Dim.AUTO; what came out is checked in the file).
     example: name of the input set that is captured. numbers: "inputs" (Python numbers become 0-d inputs) or "baked".
     lift_buffers: buffers that forward changes, made further inputs and outputs. script_modules: submodules that
-    "mixed" capture scripts.
+    "mixed" capture scripts. strict_fallback: strict capture where non-strict fails, as torch.onnx.export does.
     """
 
     capture: str = "export"
@@ -89,6 +89,7 @@ class ExportConfig:
     numbers: str = "inputs"
     lift_buffers: tuple[str, ...] = ()
     script_modules: tuple[str, ...] = ()
+    strict_fallback: bool = False
     flags: tuple[tuple[str, Any], ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
