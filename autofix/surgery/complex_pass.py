@@ -7,8 +7,9 @@ outputs become real tensors with a last axis of 2, as torch.view_as_real lays th
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -37,26 +38,6 @@ def complex_node_touches(node: Any) -> bool:
     """Whether a node reads or makes a complex value."""
     args = [a.meta.get("val") for a in node.all_input_nodes]
     return any(map(complex_is, tree_leaves([args, node.meta.get("val")])))
-
-
-def exporter_decompositions(extra: dict[str, Callable[..., Any]]) -> dict[Any, Any]:
-    """The ONNX exporter's own decomposition table, with further ones by operator name ("aten.lgamma.default")."""
-    from torch.onnx._internal.exporter import _decomp, _registration
-
-    registry = _registration.ONNXRegistry.from_torchlib()
-    table: dict[Any, Any] = dict(_decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry))))
-    for name, rule in extra.items():
-        space, packet, overload = name.split(".")
-        table[getattr(getattr(getattr(torch.ops, space), packet), overload)] = rule
-    return table
-
-
-def complex_functional(program: Any, extra: dict[str, Callable[..., Any]]) -> Any:
-    """The program in functional form, with the operators the exporter knows kept whole, stft and istft apart."""
-    table = exporter_decompositions(extra)
-    for op in (torch.ops.aten.stft.default, torch.ops.aten.stft.center, torch.ops.aten.istft.default):
-        table.setdefault(op, op.decompose)
-    return program.run_decompositions(table)
 
 
 class ComplexRewriter:
@@ -302,12 +283,21 @@ def complex_merge_parts(graph: Any) -> None:
             node.replace_all_uses_with(source.args[0][index])
 
 
-def complex_to_pairs(program: Any, extra: dict[str, Callable[..., Any]] | None = None) -> Any:
-    """The ExportedProgram without complex numbers; `extra` are decompositions by operator name.
+def complex_to_pairs(program: Any) -> Any:
+    """The ExportedProgram without complex numbers; NotImplementedError for an operator without a rule."""
+    if not any(complex_node_touches(node) for module in program.graph_module.modules() if hasattr(module, "graph") for node in module.graph.nodes):
+        return program
+    # A dynamic axis of size 1 in the example would otherwise be taken for one that broadcasts.
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+        return ComplexRewriter(program.run_decompositions({})).run()
 
-    Raises NotImplementedError for an operator without a rule.
-    """
-    functional = complex_functional(program, extra or {})
-    if not any(complex_node_touches(n) for n in functional.graph.nodes):
-        return functional
-    return ComplexRewriter(functional).run()
+
+@contextlib.contextmanager
+def complex_capture() -> Iterator[None]:
+    """While active, writes into slices are not searched for overlap: the search compares dynamic sizes with the example's."""
+    before = torch._debug_has_internal_overlap
+    torch._debug_has_internal_overlap = lambda tensor: 2  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch._debug_has_internal_overlap = before  # type: ignore[attr-defined]

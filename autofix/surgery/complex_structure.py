@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from autofix.surgery.complex_elementwise import pair_operands
+from autofix.surgery.complex_elementwise import complex_same, complex_to_copy, pair_operands
 from autofix.surgery.complex_tensor import PAIR_REAL_DTYPES, RealPair, pair_of, pair_parts, pair_real_dtype
 
 
@@ -24,6 +24,27 @@ def complex_each_part(func: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(re, (tuple, list)):
         return type(re)(RealPair(r, i) for r, i in zip(re, im, strict=True))
     return RealPair(re, im)
+
+
+def complex_reshape(func: Any, a: Any, shape: Any, *args: Any) -> Any:
+    """view and reshape: the parts need not have the strides that a complex tensor would."""
+    return RealPair(torch.reshape(a.re, shape), torch.reshape(a.im, shape))
+
+
+def complex_broadcast_in_dim(func: Any, a: Any, shape: Any, dims: Any) -> Any:
+    """prims.broadcast_in_dim: axis i of the operand becomes axis dims[i] of the result."""
+    inserted = [axis for axis in range(len(shape)) if axis not in dims]
+    parts = []
+    for part in (a.re, a.im):
+        for axis in inserted:
+            part = torch.unsqueeze(part, axis)
+        parts.append(part.expand(shape))
+    return RealPair(parts[0], parts[1])
+
+
+def complex_convert(func: Any, a: Any, dtype: torch.dtype) -> Any:
+    """prims.convert_element_type."""
+    return complex_to_copy(func, a, dtype=dtype)
 
 
 def complex_scatter_like(func: Any, base: Any, *args: Any, **kwargs: Any) -> Any:
@@ -293,16 +314,17 @@ def complex_solve(func: Any, a: Any, b: Any, *, left: bool = True, check_errors:
 
 
 COMPLEX_EACH_PART = (
-    "view _unsafe_view reshape _reshape_alias permute transpose t numpy_T expand unsqueeze squeeze slice select index index_select gather flip roll repeat "
+    "permute transpose t numpy_T expand unsqueeze squeeze slice select index index_select gather flip roll repeat "
     "diagonal split split_with_sizes unbind chunk unfold narrow cumsum sum mean nansum tril triu embedding take masked_select as_strided "
-    "view_copy permute_copy transpose_copy t_copy expand_copy unsqueeze_copy squeeze_copy slice_copy select_copy diagonal_copy unbind_copy unfold_copy "
-    "split_copy split_with_sizes_copy as_strided_copy _reshape_copy reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+    "permute_copy transpose_copy t_copy expand_copy unsqueeze_copy squeeze_copy slice_copy select_copy diagonal_copy unbind_copy unfold_copy "
+    "split_copy split_with_sizes_copy as_strided_copy reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
     "replication_pad3d avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d adaptive_avg_pool1d trace diag_embed pixel_shuffle pixel_unshuffle "
     "repeat_interleave movedim flatten unflatten rot90 im2col col2im index_select_copy tile"
 ).split()
 
 COMPLEX_STRUCTURE: dict[str, Any] = {
     **dict.fromkeys(COMPLEX_EACH_PART, complex_each_part),
+    **dict.fromkeys(("view.default", "_unsafe_view", "reshape", "_reshape_alias", "view_copy.default", "_reshape_copy"), complex_reshape),
     "slice_scatter": complex_slice_scatter,
     "select_scatter": complex_slice_scatter,
     "diagonal_scatter": complex_slice_scatter,
@@ -360,6 +382,9 @@ COMPLEX_STRUCTURE: dict[str, Any] = {
     "view_as_complex_copy": complex_view_as_complex,
     "real": complex_real_part,
     "imag": complex_imaginary_part,
+    "prims::view_of": complex_same,
+    "prims::broadcast_in_dim": complex_broadcast_in_dim,
+    "prims::convert_element_type": complex_convert,
     "linalg_inv_ex": complex_inverse,
     "linalg_inv": complex_inverse,
     "inverse": complex_inverse,

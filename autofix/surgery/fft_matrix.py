@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 FFT_DENSE_LIMIT = 512
 FFT_DENSE_PRIME_LIMIT = 2048
@@ -48,7 +49,7 @@ def fft_dense(re: Any, im: Any, n: Any, sign: float, kept: Any) -> tuple[Any, An
             both = torch.matmul(torch.cat([re, im], -1), fft_constant(block, re.dtype))
         return torch.narrow(both, -1, 0, kept), torch.narrow(both, -1, kept, kept)
     products = torch.arange(n, dtype=torch.int64).unsqueeze(1) * torch.arange(kept, dtype=torch.int64).unsqueeze(0)
-    whole = torch.remainder(products, n).to(torch.float64)
+    whole = torch.remainder(products, torch.ops.aten.scalar_tensor.default(n, dtype=torch.int64)).to(torch.float64)
     turn = whole * (2.0 * math.pi) / torch.ops.aten.scalar_tensor.default(n, dtype=torch.float64)
     cosine, sine = torch.cos(turn).to(re.dtype), (torch.sin(turn) * sign).to(re.dtype)
     if im is None:
@@ -110,8 +111,7 @@ def fft_half_to_real(re: Any, im: Any, n: Any) -> Any:
     The half spectrum is cut or padded with zeros to n // 2 + 1; the imaginary parts of the first and, for even n, the middle term do not count.
     """
     half = n // 2 + 1
-    have = re.shape[-1]
-    if not (isinstance(have, int) and isinstance(half, int) and have == half) and have is not half:
+    if not statically_known_true(re.shape[-1] == half):
         re, im = fft_resize(re, half), fft_resize(im, half)
     if isinstance(n, int) and n <= FFT_DENSE_PRIME_LIMIT:
         cos, sin = fft_roots(np.outer(np.arange(half), np.arange(n)), n, 1.0)
@@ -135,9 +135,10 @@ def fft_half_to_real(re: Any, im: Any, n: Any) -> Any:
         full_im = torch.cat([im * fft_constant(mask, im.dtype), -tail_im], -1)
         return fft_last_axis(full_re, full_im, n, 1.0, n)[0]
     k = torch.arange(half, dtype=torch.int64)
-    whole = torch.remainder(k.unsqueeze(1) * torch.arange(n, dtype=torch.int64).unsqueeze(0), n).to(torch.float64)
+    size = torch.ops.aten.scalar_tensor.default(n, dtype=torch.int64)
+    whole = torch.remainder(k.unsqueeze(1) * torch.arange(n, dtype=torch.int64).unsqueeze(0), size).to(torch.float64)
     turn = whole * (2.0 * math.pi) / torch.ops.aten.scalar_tensor.default(n, dtype=torch.float64)
-    edge = ((k == 0) | (k * 2 == n)).unsqueeze(1)
+    edge = ((k == 0) | (k * 2 == size)).unsqueeze(1)
     cosine = torch.where(edge, torch.cos(turn), torch.cos(turn) * 2.0).to(re.dtype)
     sine = torch.where(edge, torch.zeros_like(turn), torch.sin(turn) * 2.0).to(re.dtype)
     return torch.matmul(re, cosine) - torch.matmul(im, sine)
@@ -148,7 +149,7 @@ def fft_resize(x: Any, size: Any) -> Any:
     have = x.shape[-1]
     if isinstance(have, int) and isinstance(size, int):
         return x if have == size else torch.narrow(x, -1, 0, size) if have > size else torch.constant_pad_nd(x, [0, size - have])
-    return torch.narrow(torch.constant_pad_nd(x, [0, size]), -1, 0, size)
+    return torch.narrow(torch.cat([x, torch.zeros([*x.shape[:-1], size], dtype=x.dtype)], -1), -1, 0, size)
 
 
 def fft_scale(normalization: int, n: Any, dtype: torch.dtype) -> Any:
