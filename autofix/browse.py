@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autofix.errors import CacheError
 from autofix.migrations import counts_of, rebuild_rates
 from autofix.recipe import Recipe
 from autofix.rows import KINDS, Refused, check_body
@@ -53,6 +55,31 @@ def origins(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     )
     unknown = {"team": "", "user": "", "machine": ""}
     return [{"id": name, **(json.loads(body) if body else unknown), "outcomes": count, "retracted": gone} for name, count, body, gone in rows]
+
+
+def origin_ids(connection: sqlite3.Connection, words: Sequence[str]) -> set[str]:
+    """The ids of origins whose team, user, machine kind or id is one of `words`. Raises CacheError for a word that fits none."""
+    found: set[str] = set()
+    for word in words:
+        fits = {o["id"] for o in origins(connection) if o["id"] and word in (o["id"], o["team"], o["user"], o["machine"])}
+        if not fits:
+            raise CacheError(f"no origin {word!r} in this cache; `autofix cache stats` lists them")
+        found |= fits
+    return found
+
+
+def one_id(connection: sqlite3.Connection, table: str, column: str, prefix: str) -> str:
+    """The one id in a column that starts with `prefix`. Raises CacheError where there is none or more than one."""
+    found = {
+        row[0] for row in connection.execute(f"SELECT DISTINCT {column} FROM {table} WHERE substr({column}, 1, ?) = ? LIMIT 3", (len(prefix), prefix))
+    }
+    if prefix in found:
+        return prefix
+    if len(found) != 1:
+        raise CacheError(
+            f"{'no' if not found else 'more than one'} {column.replace('_id', '')} starts with {prefix!r}; `autofix cache show CASE` lists them"
+        )
+    return str(found.pop())
 
 
 def show(cache: Cache, prefix: str) -> list[dict[str, Any]]:

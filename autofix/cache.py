@@ -21,6 +21,7 @@ from typing import Any
 from autofix.connect import connect, default_path, in_memory, open_layer
 from autofix.errors import CacheError
 from autofix.ids import canonical_json, content_id
+from autofix.migrations import CASE_COUNTS
 from autofix.ranking import Rates
 from autofix.recipe import Recipe
 from autofix.rows import Refused, Row, new_row
@@ -179,15 +180,11 @@ class Cache:
         here, wanted = content_id(clean_environment(environment)), content_id(target.to_json())
         passes: dict[str, list[tuple[Any, ...]]] = {}
         failed: set[str] = set()
-        retracted: set[str] = set()
         doubts: dict[str, int] = {}
-        for query in self._readers():
-            for (outcome,) in query("SELECT r.outcome_id FROM outcomes o JOIN retractions r ON r.outcome_id = o.id WHERE o.case_id = ?", case_id):
-                retracted.add(outcome)
         columns = "id, recipe_id, environment_id, target_id, effect, origin_id"
         for query in self._readers():
             for row in query(f"SELECT {columns} FROM outcomes WHERE case_id = ? AND verdict = 'pass'", case_id):
-                if row[0] not in retracted and target.allows(Effect(row[4])):
+                if target.allows(Effect(row[4])):
                     passes.setdefault(row[1], []).append(row)
             failed.update(
                 r
@@ -198,6 +195,8 @@ class Cache:
                     wanted,
                 )
             )
+        withdrawn = self._withdrawn([row[0] for rows in passes.values() for row in rows])
+        passes = {name: kept for name, rows in passes.items() if (kept := [row for row in rows if row[0] not in withdrawn])}
         if len(passes) > 1:
             for query in self._readers():
                 for name, count in query("SELECT o.origin_id, count(*) FROM retractions r JOIN outcomes o ON o.id = r.outcome_id GROUP BY 1"):
@@ -220,6 +219,11 @@ class Cache:
                 )
                 ranked.append((order, recipe))
         return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+    def _withdrawn(self, outcomes: list[str]) -> set[str]:
+        """Those that some cache or layer has retracted: an outcome and its retraction may stand in different files."""
+        sql = "SELECT outcome_id FROM retractions WHERE outcome_id IN (SELECT value FROM json_each(?))"
+        return {name for query in self._readers() for (name,) in query(sql, json.dumps(outcomes))} if outcomes else set()
 
     def recipe(self, recipe_id: str) -> Recipe | None:
         """A recorded recipe by its id."""
@@ -272,8 +276,16 @@ class Cache:
 
     def rates(self) -> Rates:
         """Counts for Ranking, from the local cache and its layers, read as they are needed."""
-        sql = "SELECT strategy, versions, tries, gain, ms FROM rates WHERE key = ?"
-        return Rates(*(lambda key, query=query: query(sql, key) for query in self._readers()))
+
+        def source(query: Callable[..., list[tuple[Any, ...]]]) -> Callable[[str], list[tuple[Any, ...]]]:
+            def counts(key: str) -> list[tuple[Any, ...]]:
+                if key.startswith("case "):
+                    return query(CASE_COUNTS, *key[5:].rsplit(" ", 1))
+                return query("SELECT strategy, versions, tries, gain, ms FROM rates WHERE key = ?", key)
+
+            return counts
+
+        return Rates(*(source(query) for query in self._readers()))
 
     def rows(self, kinds: Iterable[str] | None = None, *, origins: set[str] | None = None) -> Iterator[Row]:
         """All local rows in export order; with `origins`, only what these recorded and what it refers to."""

@@ -12,6 +12,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -133,7 +134,7 @@ def merge_lines(connection: sqlite3.Connection, lines: Iterable[bytes]) -> Merge
     try:
         stage_rows(connection, checked(lines, merged))
         merged.added = commit_staged(connection)
-    except (sqlite3.Error, EOFError, OSError) as error:
+    except (sqlite3.Error, EOFError, OSError, zlib.error) as error:
         raise CacheError(f"not merged: {error}") from None
     return merged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from autofix.errors import CacheError
 
@@ -34,23 +34,34 @@ GAIN = """CASE WHEN verdict = 'pass' THEN 10 WHEN stage > cause_stage THEN 6
     WHEN stage = cause_stage AND (symptom <> cause_symptom OR operator <> cause_operator)
         AND symptom NOT IN ('nothing-to-do', 'apply-error', 'crash', 'timeout', 'out-of-memory') THEN 3 ELSE 0 END"""
 
-KEYS = """CASE level WHEN 0 THEN '*' WHEN 1 THEN 'symptom ' || cause_symptom
-    WHEN 2 THEN 'kind ' || cause_symptom || ' ' || capture || ' ' || cause_operator ELSE 'case ' || case_id || ' ' || cause_symptom END"""
+KEYS = (
+    "'*'",
+    "'symptom ' || cause_symptom",
+    "'kind ' || cause_symptom || ' ' || capture || ' ' || cause_operator",
+)
+"""What outcomes are counted by, from the root to the more particular; ranking.keys_of says the same in Python. The most particular, the
+case, is not kept in step: a case has few outcomes, and a count for each would be as long as the outcomes themselves."""
+
+CASE_COUNTS = f"""SELECT value, versions, count(*), sum(gain), sum(ms) FROM (SELECT added, versions, {GAIN} AS gain, ms FROM outcomes
+    WHERE case_id = ? AND cause_symptom = ? AND id NOT IN (SELECT outcome_id FROM retractions) LIMIT 2000) AS o, json_each(o.added) GROUP BY 1, 2"""
 
 
-def counts_of(outcomes: str) -> str:
+def counts_of(outcomes: str, keys: Sequence[str] = KEYS) -> str:
     """SELECT of key, strategy, versions, tries, gain (tenths) and ms over the outcomes of a table expression."""
-    return f"""SELECT {KEYS} AS key, value AS strategy, versions, count(*) AS tries, sum({GAIN}) AS gain, sum(ms) AS ms
-        FROM (SELECT 0 AS level UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3), {outcomes} AS o, json_each(o.added)
-        WHERE cause_symptom <> '' GROUP BY 1, 2, 3"""
+    return " UNION ALL ".join(
+        f"SELECT {key} AS key, value AS strategy, versions, count(*) AS tries, sum({GAIN}) AS gain, sum(ms) AS ms "
+        f"FROM {outcomes} AS o, json_each(o.added) WHERE cause_symptom <> '' GROUP BY 1, 2, 3"
+        for key in keys
+    )
 
 
 def _tables(connection: sqlite3.Connection) -> None:
     for name, columns in TABLES.items():
-        connection.execute(f"CREATE TABLE {name} ({columns}) WITHOUT ROWID")
+        # Outcomes are kept in order of arrival: in the order of their ids, which are hashes, each merge would rewrite the whole file.
+        connection.execute(f"CREATE TABLE {name} ({columns}){'' if name == 'outcomes' else ' WITHOUT ROWID'}")
     connection.execute("CREATE INDEX cases_case ON cases (case_id)")
     connection.execute("CREATE INDEX searches_case ON searches (case_id)")
-    connection.execute("CREATE INDEX outcomes_case ON outcomes (case_id, verdict)")
+    connection.execute("CREATE INDEX outcomes_case ON outcomes (case_id, verdict, cause_symptom)")
     connection.execute("CREATE INDEX retractions_outcome ON retractions (outcome_id)")
     connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
 
@@ -71,7 +82,7 @@ def rebuild_rates(connection: sqlite3.Connection) -> None:
 
 
 def _remotes(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TABLE segments (remote TEXT, name TEXT, PRIMARY KEY (remote, name)) WITHOUT ROWID")
+    connection.execute("CREATE TABLE segments (remote TEXT, name TEXT, merged INTEGER, PRIMARY KEY (remote, name)) WITHOUT ROWID")
     connection.execute("CREATE TABLE shared (remote TEXT, id TEXT, PRIMARY KEY (remote, id)) WITHOUT ROWID")
 
 

@@ -104,7 +104,7 @@ def gain_of(trial: Trial, parent: Trial | None) -> float:
 
 
 def keys_of(diagnosis: Diagnosis, case_id: str, capture: str) -> tuple[str, str, str, str]:
-    """From the root to the most particular; migrations.KEYS writes the same in SQL."""
+    """From the root to the most particular; migrations.KEYS says the same in SQL."""
     symptom = diagnosis.symptom
     return "*", f"symptom {symptom}", f"kind {symptom} {capture} {operator_of(diagnosis)}", f"case {case_id} {symptom}"
 
@@ -122,13 +122,16 @@ class Ranking:
     def __init__(self, rates: Rates, environment: dict[str, str]) -> None:
         self.rates = rates
         self.versions = minor_versions(environment)
-        self._counts: dict[str, dict[str, _Count]] = {}
-        self._seen_seconds, self._expected_seconds = 0.0, 0.0
+        self._recorded: dict[str, dict[str, _Count]] = {}
+        self._here: dict[str, dict[str, _Count]] = {}
+        self._latest: dict[str, float] = {}
+        self._seen_seconds, self._expected_seconds = 1.0, 1.0
 
     def _at(self, key: str) -> dict[str, _Count]:
-        found = self._counts.get(key)
+        """Recorded counts by strategy, weighted by version."""
+        found = self._recorded.get(key)
         if found is None:
-            found = self._counts[key] = {}
+            found = self._recorded[key] = {}
             for (strategy, versions), (tries, gain, ms) in self.rates.of(key).items():
                 weight = version_weight(versions, self.versions)
                 count = found.setdefault(strategy, _Count())
@@ -142,26 +145,28 @@ class Ranking:
         p = min(max(prior, 0.0), 1.0)
         strength = ROOT
         for key in keys_of(diagnosis, case_id, capture):
-            count = self._at(key).get(strategy)
-            if count is not None:
-                p = (count.gain + strength * p) / (count.tries + strength)
+            tries = gain = 0.0
+            for counts in (self._at(key), self._here.get(key, {})):
+                if strategy in counts:
+                    tries, gain = tries + counts[strategy].tries, gain + counts[strategy].gain
+            p = (gain + strength * p) / (tries + strength)
             strength = K
         return p
 
     def seconds(self, strategy: str, default: float) -> float:
         """Expected seconds of a trial that adds a fix of this strategy.
 
-        The recorded mean, recent versions weighing most, scaled by how slow this search's own trials are against what was expected of
-        them (a large model is slow with every strategy). `default`, for a strategy without a record, is returned as it is: pass
-        what a trial of this search usually takes.
+        The recorded mean, recent versions weighing most, scaled by how slow this search's own trials are against their recorded means (a
+        large model is slow with every strategy); then a moving average with what the strategy took in this search. `default` stands in
+        for a strategy without a record: pass what a trial of this search usually takes.
         """
-        count = self._at("*").get(strategy)
-        if count is None or count.tries <= 0:
-            return default
-        return self._scale() * (count.seconds + K * default / self._scale()) / (count.tries + K)
-
-    def _scale(self) -> float:
-        return (self._seen_seconds + 1.0) / (self._expected_seconds + 1.0)
+        recorded = self._at("*").get(strategy)
+        expected = default
+        if recorded is not None and recorded.tries > 0:
+            scale = self._seen_seconds / self._expected_seconds
+            expected = (scale * recorded.seconds + K * default) / (recorded.tries + K)
+        latest = self._latest.get(strategy)
+        return expected if latest is None else (expected + latest) / 2
 
     def observe(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None) -> None:
         """Takes in a trial of this search at once: `gain` is `gain_of(trial, parent)`, `diagnosis` the parent's."""
@@ -170,8 +175,9 @@ class Ranking:
             if recorded is not None and recorded.tries > 0:
                 self._seen_seconds += seconds
                 self._expected_seconds += recorded.seconds / recorded.tries
+            latest = self._latest.get(strategy)
+            self._latest[strategy] = seconds if latest is None else (latest + seconds) / 2
         for key in keys_of(diagnosis, case_id, capture):
-            count = self._at(key).setdefault(strategy, _Count())
-            count.seconds += count.seconds / count.tries if count.tries and seconds is None else (seconds or 0.0)
+            count = self._here.setdefault(key, {}).setdefault(strategy, _Count())
             count.tries += 1
             count.gain += gain

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autofix.ids import canonical_json
-from autofix.migrations import OUTCOME_COLUMNS, TABLES, counts_of
+from autofix.migrations import KEYS, OUTCOME_COLUMNS, TABLES, counts_of
 from autofix.rows import KINDS, Row
 from autofix.trial import Stage
 
@@ -117,10 +117,12 @@ def commit_staged(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def _count(connection: sqlite3.Connection, outcomes: str, sign: int) -> None:
-    connection.execute(
-        f"INSERT INTO rates SELECT key, strategy, versions, {sign} * tries, {sign} * gain, {sign} * ms FROM ({counts_of(outcomes)}) WHERE true "
-        "ON CONFLICT (key, strategy, versions) DO UPDATE SET tries = tries + excluded.tries, gain = gain + excluded.gain, ms = ms + excluded.ms"
-    )
+    for key in KEYS:  # one statement each: sorting all keys together takes half as long again
+        connection.execute(
+            f"INSERT INTO rates SELECT key, strategy, versions, {sign} * tries, {sign} * gain, {sign} * ms "
+            f"FROM ({counts_of(outcomes, [key])}) WHERE true "
+            "ON CONFLICT (key, strategy, versions) DO UPDATE SET tries = tries + excluded.tries, gain = gain + excluded.gain, ms = ms + excluded.ms"
+        )
     if sign < 0:
         connection.execute("DELETE FROM rates WHERE tries = 0")
 
