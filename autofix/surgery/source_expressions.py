@@ -1,0 +1,137 @@
+"""Rewrite the expressions that stand in tests, and the things that loops run over, for capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+
+_EMPTY = cst.Module([])
+
+
+def code_of(node: cst.CSTNode) -> str:
+    """The source text of a node, without surrounding space."""
+    return _EMPTY.code_for_node(node).strip()
+
+
+def call(name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
+    """`name(args, keywords)` as a node."""
+    plain = [cst.Arg(a) for a in args]
+    named = [cst.Arg(v, keyword=cst.Name(k), equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))) for k, v in keywords.items()]
+    return cst.Call(cst.Name(name), [*plain, *named])
+
+
+def thunk(value: cst.BaseExpression) -> cst.Lambda:
+    """`lambda: value`."""
+    return cst.Lambda(cst.Parameters(), value, colon=cst.Colon(whitespace_after=cst.SimpleWhitespace(" ")))
+
+
+def one_tuple(value: cst.BaseExpression) -> cst.Tuple:
+    """`(value,)`."""
+    return cst.Tuple([cst.Element(value, comma=cst.Comma())])
+
+
+def _chain(node: cst.BaseExpression, kind: type) -> list[cst.BaseExpression]:
+    if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, kind):
+        return [*_chain(node.left, kind), *_chain(node.right, kind)]
+    return [node]
+
+
+def flag_call(test: cst.BaseExpression, helpers: set[str]) -> cst.BaseExpression:
+    """A test without Python's own `and`, `or`, `not` and chained comparisons, which would force its value."""
+    if isinstance(test, cst.BooleanOperation):
+        kind = type(test.operator)
+        name = "all_of" if kind is cst.And else "any_of"
+        helpers.add(name)
+        return call(name, *[thunk(flag_call(t, helpers)) for t in _chain(test, kind)])
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        helpers.add("none_of")
+        return call("none_of", flag_call(test.expression, helpers))
+    if isinstance(test, cst.Comparison) and len(test.comparisons) > 1:
+        helpers.add("all_of")
+        left, parts = test.left, []
+        for c in test.comparisons:
+            parts.append(thunk(cst.Comparison(left, [c])))
+            left = c.comparator
+        return call("all_of", *parts)
+    if isinstance(test, cst.Call) and isinstance(test.func, cst.Name) and test.func.value == "bool" and len(test.args) == 1:
+        return flag_call(test.args[0].value, helpers)
+    return test.with_changes(lpar=[], rpar=[]) if hasattr(test, "lpar") else test
+
+
+class TestRewriter(cst.CSTTransformer):
+    """Conditional expressions, boolean operations and flags of calls whose text is in `dynamic`."""
+
+    def __init__(self, dynamic: set[str], helpers: set[str]) -> None:
+        self.dynamic, self.helpers, self.changed = dynamic, helpers, False
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
+
+    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
+        if code_of(original_node.test) not in self.dynamic:
+            return updated_node
+        self.changed = True
+        self.helpers.add("traced_if")
+        arms = [thunk(one_tuple(v)) for v in (updated_node.body, updated_node.orelse)]
+        return cst.Subscript(
+            call("traced_if", flag_call(updated_node.test, self.helpers), *arms), [cst.SubscriptElement(cst.Index(cst.Integer("0")))]
+        )
+
+    def leave_BooleanOperation(self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation) -> cst.BaseExpression:
+        if code_of(original_node) not in self.dynamic:
+            return updated_node
+        self.changed = True
+        return flag_call(updated_node, self.helpers)
+
+    def leave_UnaryOperation(self, original_node: cst.UnaryOperation, updated_node: cst.UnaryOperation) -> cst.BaseExpression:
+        if isinstance(updated_node.operator, cst.Not) and code_of(original_node) in self.dynamic:
+            self.changed = True
+            return flag_call(updated_node, self.helpers)
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        """A flag such as `is_causal=t > 1` has to be a Python bool: one call for each of its values."""
+        for i, arg in enumerate(updated_node.args):
+            if arg.keyword is not None and arg.keyword.value == "is_causal" and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
+                self.changed = True
+                self.helpers.add("traced_if")
+                arms = []
+                for value in ("True", "False"):
+                    args = [*updated_node.args[:i], arg.with_changes(value=cst.Name(value)), *updated_node.args[i + 1 :]]
+                    arms.append(thunk(one_tuple(updated_node.with_changes(args=args).deep_clone())))
+                return cst.Subscript(
+                    call("traced_if", flag_call(arg.value, self.helpers), *arms), [cst.SubscriptElement(cst.Index(cst.Integer("0")))]
+                )
+        return updated_node
+
+    def items(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        """What a rewritten `for` runs over: range, enumerate, zip, split and the like by helpers that keep lengths symbolic."""
+        if not isinstance(node, cst.Call):
+            return node
+        args = [a.value for a in node.args]
+        func = node.func
+        if isinstance(func, cst.Name) and func.value in ("range", "enumerate", "zip", "reversed", "list", "tuple"):
+            if func.value == "range":
+                self.helpers.add("loop_range")
+                return call("loop_range", *args)
+            if func.value in ("list", "tuple") and len(args) == 1:
+                return self.items(args[0])
+            self.helpers.add(f"loop_{func.value}")
+            return node.with_changes(
+                func=cst.Name(f"loop_{func.value}"), args=[a.with_changes(value=self.items(a.value)) if a.keyword is None else a for a in node.args]
+            )
+        if isinstance(func, cst.Attribute) and func.attr.value in ("split", "chunk", "unbind", "tolist"):
+            root = code_of(func.value)
+            if func.attr.value == "tolist":
+                return func.value
+            self.helpers.add(f"loop_{func.attr.value}")
+            if root == "torch":
+                return node.with_changes(func=cst.Name(f"loop_{func.attr.value}"))
+            return node.with_changes(func=cst.Name(f"loop_{func.attr.value}"), args=[cst.Arg(func.value), *node.args])
+        return node
+
+
+def uses_helper(code: Any, name: str) -> bool:
+    """Whether a module's text calls a helper."""
+    return f"{name}(" in str(code)

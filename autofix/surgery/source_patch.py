@@ -1,0 +1,146 @@
+"""Find functions in a source text, replace them, and carry the runtime functions that the new text calls along."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+
+RUNTIME_FILES = ("source_merge.py", "source_runtime.py", "source_loops.py", "source_numbers.py", "source_arrays.py")
+MARK = "# RUNTIME BEGINS\n"
+
+
+def functions_of(module: cst.Module) -> Iterator[tuple[str, cst.FunctionDef]]:
+    """(qualified name, node) of every function and method of a module, e.g. "Model.forward"."""
+
+    def walk(body: Any, prefix: str) -> Iterator[tuple[str, cst.FunctionDef]]:
+        for s in body:
+            if isinstance(s, cst.FunctionDef):
+                yield prefix + s.name.value, s
+            elif isinstance(s, cst.ClassDef) and isinstance(s.body, cst.IndentedBlock):
+                yield from walk(s.body.body, f"{prefix}{s.name.value}.")
+            elif isinstance(s, (cst.If, cst.Try)) and isinstance(s.body, cst.IndentedBlock):
+                yield from walk(s.body.body, prefix)
+
+    yield from walk(module.body, "")
+
+
+class _Replace(cst.CSTTransformer):
+    def __init__(self, new: dict[cst.CSTNode, cst.CSTNode]) -> None:
+        self.new = new
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        return self.new.get(original_node, updated_node)
+
+
+def replace_functions(text: str, change: Callable[[cst.MetadataWrapper, str, cst.FunctionDef], cst.FunctionDef | None]) -> str:
+    """`text` with every function for which `change` gives a new node replaced."""
+    wrapper = cst.MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    new: dict[cst.CSTNode, cst.CSTNode] = {}
+    for name, node in functions_of(wrapper.module):
+        made = change(wrapper, name, node)
+        if made is not None:
+            new[node] = made
+    if not new:
+        return text
+    done = wrapper.module.visit(_Replace(new))
+    return done.code
+
+
+def _runtime_parts() -> tuple[list[str], dict[str, str]]:
+    """The import lines and the top-level definitions (by name) of the runtime files."""
+    imports: list[str] = []
+    parts: dict[str, str] = {}
+    spec = find_spec("autofix.surgery")
+    assert spec is not None and spec.submodule_search_locations
+    for file in RUNTIME_FILES:
+        path = Path(next(iter(spec.submodule_search_locations))) / file
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8").split(MARK, 1)[1]
+        lines = text.splitlines()
+        body = ast.parse(text).body
+        for i, node in enumerate(body):
+            decorators = getattr(node, "decorator_list", [])
+            start = min([node.lineno, *(d.lineno for d in decorators)]) - 1
+            piece = "\n".join(lines[start : node.end_lineno])
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                if "autofix" not in piece and piece not in imports:
+                    imports.append(piece)
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                parts[node.name] = piece
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if isinstance(target, ast.Name):
+                    after = body[i + 1] if i + 1 < len(body) else None
+                    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                        piece += "\n" + "\n".join(lines[after.lineno - 1 : after.end_lineno])
+                    parts[target.id] = piece
+    return imports, parts
+
+
+def add_runtime(text: str, original: str) -> str:
+    """`text` with the runtime definitions that it (and they) mention and `original` lacks, pasted after the imports."""
+    imports, parts = _runtime_parts()
+    needed: set[str] = set()
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    have = {n.name for n in ast.parse(text).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    have |= {t.id for n in ast.parse(text).body if isinstance(n, ast.AnnAssign) and isinstance((t := n.target), ast.Name)}
+    queue = [name for name in parts if name in words and name not in have]
+    while queue:
+        name = queue.pop()
+        if name in needed or name in have:
+            continue
+        needed.add(name)
+        queue += [w for w in re.findall(r"[A-Za-z_]\w*", parts[name]) if w in parts and w not in needed]
+    if not needed:
+        return text
+    chosen = [parts[name] for name in parts if name in needed]
+    body = "\n\n\n".join(chosen)
+    used = set(re.findall(r"[A-Za-z_]\w*", body))
+    wanted = [i for i in imports if used & {w for w in re.split(r"\W+", i.split("import", 1)[1]) if w} and i not in text.splitlines()]
+    tree = ast.parse(text)
+    heads = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    first_code = next(
+        (
+            n
+            for n in tree.body
+            if not (isinstance(n, (ast.Import, ast.ImportFrom)) or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
+        ),
+        None,
+    )
+    limit = first_code.lineno if first_code is not None else 10**9
+    last = max([n.end_lineno or 0 for n in heads if n.lineno < limit], default=0)
+    if not last and tree.body and isinstance(tree.body[0], ast.Expr):
+        last = tree.body[0].end_lineno or 0
+    lines = text.splitlines()
+    body = _plain(body)
+    return "\n".join([*lines[:last], *wanted, "", "", body, "", *lines[last:]]) + "\n"
+
+
+class _Bare(cst.CSTTransformer):
+    """Drop annotations: the pasted code must not depend on `from __future__ import annotations`."""
+
+    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
+        return updated_node.with_changes(
+            annotation=None,
+            **({"equal": cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))} if updated_node.default is not None else {}),
+        )
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        return updated_node.with_changes(returns=None)
+
+    def leave_AnnAssign(self, original_node: cst.AnnAssign, updated_node: cst.AnnAssign) -> Any:
+        if updated_node.value is None:
+            return cst.RemoveFromParent()
+        return cst.Assign([cst.AssignTarget(updated_node.target)], updated_node.value)
+
+
+def _plain(text: str) -> str:
+    """Runtime code without annotations and without comments for linters."""
+    return re.sub(r"  # (noqa|type: ignore)[^\n]*", "", cst.parse_module(text).visit(_Bare()).code)

@@ -1,0 +1,251 @@
+"""Static data flow inside one function: which tests, loops and numbers depend on tensor values or on sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import libcst as cst
+
+from autofix.surgery.source_expressions import code_of
+from autofix.surgery.source_names import root_name, uses_of
+
+SIZE_METHODS = frozenset({"size", "numel", "nelement", "__len__"})
+VALUE_METHODS = frozenset({"item", "tolist", "any", "all", "equal", "allclose", "is_nonzero", "nonzero", "unique", "argwhere"})
+REDUCTIONS = frozenset(
+    {"sum", "mean", "max", "min", "amax", "amin", "norm", "std", "var", "argmax", "argmin", "count_nonzero", "prod", "median", "abs", "dist"}
+)
+NUMBER_CALLS = frozenset(
+    {
+        "int",
+        "float",
+        "bool",
+        "len",
+        "min",
+        "max",
+        "abs",
+        "round",
+        "divmod",
+        "sum",
+        "range",
+        "list",
+        "tuple",
+        "sorted",
+        "reversed",
+        "enumerate",
+        "zip",
+        "pow",
+    }
+)
+SPLITS = frozenset({"split", "chunk", "unbind", "tensor_split"})
+STATIC_CALLS = frozenset({"isinstance", "hasattr", "getattr", "callable", "issubclass", "type"})
+
+
+class _Reach(cst.CSTVisitor):
+    """Whether an expression reads a size or a value of a tensor, given names that hold some."""
+
+    def __init__(self, sizes: set[str], values: set[str]) -> None:
+        self.sizes, self.values, self.size, self.value = sizes, values, False, False
+
+    def visit_Lambda(self, node: cst.Lambda) -> bool:
+        return False
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.size |= node.value in self.sizes
+        self.value |= node.value in self.values
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        if node.attr.value == "shape":
+            self.size |= root_name(node.value) != "self"
+            return False
+        node.value.visit(self)
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        node.value.visit(self)
+        return False
+
+    def visit_Comparison(self, node: cst.Comparison) -> bool:
+        return not all(isinstance(c.operator, (cst.Is, cst.IsNot)) for c in node.comparisons)
+
+    def visit_Call(self, node: cst.Call) -> bool:
+        func = node.func
+        if isinstance(func, cst.Name):
+            if func.value in STATIC_CALLS:
+                return False
+            if (
+                func.value == "len"
+                and node.args
+                and root_name(node.args[0].value) != "self"
+                and not isinstance(node.args[0].value, (cst.List, cst.Tuple))
+            ):
+                self.size = True
+            for arg in node.args:
+                arg.visit(self)
+            return False
+        if isinstance(func, cst.Attribute):
+            name = func.attr.value
+            if name in SIZE_METHODS:
+                self.size |= root_name(func.value) != "self"
+                return False
+            if root_name(func) == "math":
+                for arg in node.args:
+                    arg.visit(self)
+                return False
+            if root_name(func) in ("torch", "F") and name in VALUE_METHODS | REDUCTIONS | {"isnan", "isfinite", "isinf"}:
+                self.value = True
+            elif (name in VALUE_METHODS and root_name(func) not in ("torch", "np", "numpy")) or (
+                name in REDUCTIONS and root_name(func) not in ("np", "numpy", "math")
+            ):
+                self.value = True
+            return not self.value
+        return True
+
+
+def reach(node: cst.CSTNode, sizes: set[str], values: set[str]) -> tuple[bool, bool]:
+    """(depends on a size, depends on a tensor's value) for an expression."""
+    found = _Reach(sizes, values)
+    node.visit(found)
+    return found.size, found.value
+
+
+def is_number_expression(node: cst.BaseExpression) -> bool:
+    """Whether an expression gives Python numbers when its operands are numbers: arithmetic, shapes, int(), math calls."""
+    if isinstance(node, (cst.Integer, cst.Float, cst.Name)):
+        return True
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "shape" or root_name(node) == "self"
+    if isinstance(node, cst.Subscript):
+        return is_number_expression(node.value)
+    if isinstance(node, cst.BinaryOperation):
+        return is_number_expression(node.left) and is_number_expression(node.right)
+    if isinstance(node, (cst.UnaryOperation,)):
+        return is_number_expression(node.expression)
+    if isinstance(node, (cst.Comparison, cst.BooleanOperation)):
+        return True
+    if isinstance(node, (cst.Tuple, cst.List)):
+        return all(is_number_expression(e.value) for e in node.elements)
+    if isinstance(node, cst.IfExp):
+        return is_number_expression(node.body) and is_number_expression(node.orelse)
+    if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+        return is_number_expression(node.elt)
+    if isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Name):
+            return node.func.value in NUMBER_CALLS
+        return isinstance(node.func, cst.Attribute) and (node.func.attr.value in SIZE_METHODS | {"item", "tolist"} or root_name(node.func) == "math")
+    return False
+
+
+class _Assignments(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.pairs: list[tuple[set[str], cst.BaseExpression]] = []
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target.target, cst.Tuple) and isinstance(node.value, cst.Tuple) and len(target.target.elements) == len(node.value.elements):
+                for t, v in zip(target.target.elements, node.value.elements):
+                    self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(t.value)], cst.Name("None"))).stores, v.value))  # type: ignore[arg-type]
+            else:
+                self.pairs.append((uses_of(cst.Assign([target], cst.Name("None"))).stores, node.value))
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        if isinstance(node.target, cst.Name):
+            self.pairs.append(({node.target.value}, node.value))
+
+    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:
+        if isinstance(node.target, cst.Name):
+            self.pairs.append(({node.target.value}, node.value))
+
+    def visit_For(self, node: cst.For) -> None:
+        self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores, node.iter))
+
+
+def tainted_names(function: cst.FunctionDef, integer_arguments: Iterable[str] = ()) -> tuple[set[str], set[str]]:
+    """Local names that hold sizes of tensors, and names that hold values of tensors as Python numbers."""
+    found = _Assignments()
+    function.body.visit(found)
+    sizes: set[str] = set()
+    values: set[str] = set(integer_arguments)
+    for _ in range(4):
+        for names, expression in found.pairs:
+            if is_number_expression(expression):
+                size, value = reach(expression, sizes, values)
+                sizes |= names if size else set()
+                values |= names if value else set()
+    return sizes, values
+
+
+class _Tests(cst.CSTVisitor):
+    METADATA_DEPENDENCIES = (cst.metadata.PositionProvider,)
+
+    def __init__(self, sizes: set[str], values: set[str], lines: set[int], with_sizes: bool) -> None:
+        super().__init__()
+        self.sizes, self.values, self.lines, self.with_sizes = sizes, values, lines, with_sizes
+        self.dynamic: set[str] = set()
+        self.arguments: set[str] = set()
+
+    def _hit(self, node: cst.CSTNode) -> bool:
+        place: Any = self.get_metadata(cst.metadata.PositionProvider, node)
+        return any(place.start.line <= n <= place.end.line for n in self.lines)
+
+    def _test(self, node: cst.BaseExpression) -> None:
+        size, value = reach(node, self.sizes, self.values)
+        if value or (size and self.with_sizes) or (self._hit(node) and not isinstance(node, cst.Name)):
+            self.dynamic.add(code_of(node))
+        elif isinstance(node, cst.Name) and (self._hit(node) or node.value in self.arguments):
+            self.dynamic.add(code_of(node))
+        elif isinstance(node, cst.UnaryOperation) and code_of(node.expression) in self.arguments:
+            self.dynamic.add(code_of(node))
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        pass
+
+    def visit_If(self, node: cst.If) -> None:
+        self._test(node.test)
+
+    def visit_While(self, node: cst.While) -> None:
+        self._test(node.test)
+
+    def visit_IfExp(self, node: cst.IfExp) -> None:
+        self._test(node.test)
+
+    def visit_Assert(self, node: cst.Assert) -> None:
+        self._test(node.test)
+
+    def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
+        parts = [node.left, node.right]
+        if all(
+            isinstance(p, (cst.Comparison, cst.BooleanOperation)) or (isinstance(p, cst.UnaryOperation) and isinstance(p.operator, cst.Not))
+            for p in parts
+        ):
+            self._test(node)
+
+    def visit_UnaryOperation(self, node: cst.UnaryOperation) -> None:
+        if isinstance(node.operator, cst.Not):
+            self._test(node)
+
+    def visit_For(self, node: cst.For) -> None:
+        size, value = reach(node.iter, self.sizes, self.values)
+        split = isinstance(node.iter, cst.Call) and isinstance(node.iter.func, cst.Attribute) and node.iter.func.attr.value in SPLITS
+        if self._hit(node.iter) or value or ((size or split) and self.with_sizes):
+            self.dynamic.add(code_of(node.iter))
+
+    def visit_Arg(self, node: cst.Arg) -> None:
+        if node.keyword is not None and node.keyword.value == "is_causal":
+            size, value = reach(node.value, self.sizes, self.values)
+            if value or (size and self.with_sizes):
+                self.dynamic.add(f"flag {code_of(node.value)}")
+
+
+def dynamic_tests(
+    wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], *, sizes: bool, arguments: Iterable[str] = ()
+) -> set[str]:
+    """Texts of the tests and iterables of `function` (a node of wrapper.module) that depend on tensor values, on `lines`
+    where a value was seen to be used, or (with `sizes`) on sizes. `arguments` are parameters that are numbers which vary."""
+    size_names, value_names = tainted_names(function, arguments)
+    visitor = _Tests(size_names, value_names, set(lines), sizes)
+    visitor.arguments = set(arguments)
+    positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    visitor.metadata = {cst.metadata.PositionProvider: positions}
+    function.body.visit(visitor)
+    return visitor.dynamic
