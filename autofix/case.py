@@ -98,15 +98,16 @@ def one_line(error: BaseException, limit: int = 240) -> str:
 def user_sources() -> dict[str, str]:
     """{absolute path: text} of every imported module outside the standard library, installed packages and autofix."""
     paths = sysconfig.get_paths()
-    outside = tuple(str(Path(p).resolve()) for k, p in paths.items() if k in ("stdlib", "platstdlib", "purelib", "platlib"))
+    outside = {p for k, p in paths.items() if k in ("stdlib", "platstdlib", "purelib", "platlib")}
     own = str(Path(__file__).resolve().parent)
+    beyond = tuple(p.rstrip("/") + "/" for p in {*outside, *(str(Path(p).resolve()) for p in outside), own})
     found: dict[str, str] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py"):
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith(beyond) or "site-packages" in file:
             continue
         path = str(Path(file).resolve())
-        if path.startswith((*outside, own)) or "site-packages" in path or "dist-packages" in path or module.__name__ == "__main__":
+        if path.startswith(beyond) or "site-packages" in path or "dist-packages" in path or module.__name__ == "__main__":
             continue
         try:
             found[path] = Path(path).read_text()

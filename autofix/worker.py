@@ -51,19 +51,47 @@ def write_json(path: Path, data: Any) -> None:
     os.replace(part, path)
 
 
+WARM_IMPORTS = (
+    "onnx",
+    "onnxruntime",
+    "torch._dynamo",
+    "torch._export.passes.replace_autocast_with_hop_pass",
+    "torch._export.passes.replace_set_grad_with_hop_pass",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.fx_passes.dedupe_symint_uses",
+    "torch.export._trace",
+    "torch.fx.experimental.proxy_tensor",
+    "torch.fx.experimental.validator",
+    "torch.onnx._internal.exporter._compat",
+    "sympy.tensor.tensor",
+    "autofix.attempt",
+    "autofix.export",
+    "autofix.verify",
+)
+"""What an export imports only when it is called: without it here, 1 CPU-second in each child. A name that another torch lacks costs time only."""
+
+
 def warm_exporter() -> None:
     """Import the exporter and keep its operator registry and decomposition table, which every export would rebuild.
 
     torch 2.13 parses 497 onnxscript functions at each torch.onnx.export call: 0.85 CPU-seconds.
     """
+    import importlib
     import logging
 
-    import onnx  # noqa: F401
-    import onnxruntime  # noqa: F401
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)  # that torchvision is not installed
+    for name in WARM_IMPORTS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(ImportError, AttributeError):
+        keep_exporter_tables()
+
+
+def keep_exporter_tables() -> None:
+    """Make torch.onnx build its registry and decomposition table once in this process and its forks."""
     import torch
     from torch.onnx._internal.exporter import _decomp, _registration
 
-    logging.getLogger(_registration.__name__).setLevel(logging.ERROR)  # that torchvision is not installed
     original_registry = _registration.ONNXRegistry.from_torchlib
     original_table = _decomp.create_onnx_friendly_decomposition_table
     registries: dict[int, Any] = {}
@@ -146,9 +174,12 @@ class CaseWorker:
 
     def start(self, request: dict[str, Any]) -> None:
         """Fork a child for a request."""
-        if request["op"] != "reference" and not self.warm:
-            self.warm = True
-            warm_exporter()
+        if not self.warm:
+            if request["op"] == "reference":
+                import torch._dynamo  # noqa: F401  (an operator log imports it; the exporter does later)
+            else:
+                self.warm = True
+                warm_exporter()
         if len(self.children) == 0:
             gc.collect()
             gc.freeze()
