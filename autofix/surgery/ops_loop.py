@@ -6,8 +6,10 @@ between two calls into inputs that the exported program's verifier refuses.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,3 +54,28 @@ def flatten_batch(a: Tensor, keep: int = 2) -> Tensor:
     """[*batch, ...] -> [product of batch, the last `keep` axes]; right for axes of size 0, too."""
     batch = a.shape[: a.ndim - keep]
     return a.reshape(math.prod(batch), *a.shape[a.ndim - keep :])
+
+
+@contextlib.contextmanager
+def loops_without_asserts() -> Iterator[None]:
+    """While open, torch leaves no shape assertions in loop bodies; they may hold strides, which ONNX has no operator for.
+
+    The same assertions stand at the top of the program, where the exporter drops them.
+    """
+    from torch.fx.passes import runtime_assert
+
+    original = runtime_assert.insert_deferred_runtime_asserts
+
+    def insert_then_drop(gm: Any, shape_env: Any, name: str, export: bool = False) -> None:
+        original(gm, shape_env, name, export)
+        if name == "reenter_make_fx":
+            for node in list(gm.graph.nodes):
+                if node.target is torch.ops.aten._assert_scalar.default:
+                    gm.graph.erase_node(node)
+            gm.graph.eliminate_dead_code()
+
+    runtime_assert.insert_deferred_runtime_asserts = insert_then_drop
+    try:
+        yield
+    finally:
+        runtime_assert.insert_deferred_runtime_asserts = original
