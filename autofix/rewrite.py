@@ -8,8 +8,25 @@ import sys
 from typing import Any
 
 
-def function_units(tree: ast.Module) -> dict[str, ast.AST]:
-    """{qualified name: node} of functions at module and class level; {"<statement text>": node} of imports and assignments."""
+def class_names(tree: ast.Module) -> set[str]:
+    """Qualified names of the classes of a file, those inside functions left out."""
+    found: set[str] = set()
+
+    def walk(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                found.add(prefix + node.name)
+                walk(node.body, prefix + node.name + ".")
+
+    walk(tree.body, "")
+    return found
+
+
+def function_units(tree: ast.Module, known: set[str] | None = None) -> dict[str, ast.AST]:
+    """{qualified name: node} of functions at module and class level; {"<statement text>": node} of imports and assignments.
+
+    A class that is not among `known` is one unit as a whole.
+    """
     units: dict[str, ast.AST] = {}
 
     def walk(body: list[ast.stmt], prefix: str) -> None:
@@ -17,8 +34,11 @@ def function_units(tree: ast.Module) -> dict[str, ast.AST]:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 units[prefix + node.name] = node
             elif isinstance(node, ast.ClassDef):
-                walk(node.body, prefix + node.name + ".")
-            elif not prefix and isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
+                if known is None or prefix + node.name in known:
+                    walk(node.body, prefix + node.name + ".")
+                else:
+                    units[prefix + node.name] = node
+            elif not prefix and isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)) and getattr(node, "module", "") != "__future__":
                 units["<" + ast.unparse(node) + ">"] = node
 
     walk(tree.body, "")
@@ -26,16 +46,24 @@ def function_units(tree: ast.Module) -> dict[str, ast.AST]:
 
 
 def changed_units(old: str, new: str) -> list[tuple[str, ast.AST]]:
-    """The units of `new` that `old` lacks or has otherwise, in order: statements first."""
-    before, after = function_units(ast.parse(old)), function_units(ast.parse(new))
-    changed = [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
-    return sorted(changed, key=lambda item: not item[0].startswith("<"))
+    """The units of `new` that `old` lacks or has otherwise, in the order of the text."""
+    tree = ast.parse(old)
+    before, after = function_units(tree), function_units(ast.parse(new), class_names(tree))
+    return [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
 
 
 def unit_source(node: ast.AST, text: str) -> str:
     """The source lines of a unit, decorators included."""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])  # type: ignore[attr-defined]
     return "\n".join(text.splitlines()[first - 1 : node.end_lineno])  # type: ignore[attr-defined]
+
+
+def compile_for(module: Any, tree: ast.Module, filename: str) -> Any:
+    """Compile with the `from __future__ import annotations` of the module, not of this file: torch.jit.script reads annotations."""
+    import __future__
+
+    evaluated = getattr(module, "annotations", None) is not __future__.annotations
+    return compile(tree, filename, "exec", 0 if evaluated else __future__.annotations.compiler_flag, dont_inherit=True)
 
 
 def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
@@ -45,7 +73,7 @@ def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
     """
     scope = module.__dict__
     if name.startswith("<"):
-        exec(compile(ast.Module([node], []), filename, "exec"), scope)  # type: ignore[list-item]  # noqa: S102
+        exec(compile_for(module, ast.Module([node], []), filename), scope)  # type: ignore[list-item]  # noqa: S102
         return
     owner_path, _, plain = name.rpartition(".")
     owner = module
@@ -53,7 +81,7 @@ def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
         owner = getattr(owner, part)
     if not owner_path:
         old = scope.get(plain)
-        exec(compile(ast.Module([node], []), filename, "exec"), scope)  # type: ignore[list-item]  # noqa: S102
+        exec(compile_for(module, ast.Module([node], []), filename), scope)  # type: ignore[list-item]  # noqa: S102
         replace_references(old, scope[plain])
         return
     returned = ast.Return(ast.Name(plain, ast.Load()))
@@ -66,7 +94,7 @@ def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
     )
     tree = ast.fix_missing_locations(ast.Module([maker], []))
     local: dict[str, Any] = {}
-    exec(compile(tree, filename, "exec"), scope, local)  # noqa: S102
+    exec(compile_for(module, tree, filename), scope, local)  # noqa: S102
     method = local["make_method"](owner)
     if hasattr(method, "__qualname__"):
         method.__qualname__ = name
@@ -98,10 +126,9 @@ def install_source(module: Any, old: str, new: str, filename: str) -> list[str]:
 
 def install_functions(module: Any, filename: str, functions: dict[str, str]) -> None:
     """Install functions given as {qualified name: source text}; names in angle brackets are plain statements."""
-    import textwrap
-
-    text = "\n".join(textwrap.dedent(source) for source in functions.values())
+    # methods keep their indentation, which strings that span lines may depend on
+    text = "\n".join("if True:\n" + source if source[:1].isspace() else source for source in functions.values())
     linecache.cache[filename] = (len(text), None, [line + "\n" for line in text.splitlines()], filename)
-    tree = ast.parse(text)
-    for (name, _), node in zip(functions.items(), tree.body, strict=True):
+    for (name, source), outer in zip(functions.items(), ast.parse(text).body, strict=True):
+        node = outer.body[0] if isinstance(outer, ast.If) and source[:1].isspace() else outer
         install_unit(module, name, node, filename)

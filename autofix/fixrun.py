@@ -1,0 +1,288 @@
+"""What fix.py does: load the model, record what eager PyTorch gives, apply the repair, export, verify, write model.onnx.
+
+The text of this file is copied into fix.py with what it needs of autofix; the repair itself stands there as a FixPlan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from autofix.attempt import fixed_axes, opset_of, save_model
+from autofix.case import InputSet, one_line
+from autofix.eager import Eager, float_noise, ordered_call
+from autofix.errors import NothingToDo
+from autofix.export import export_model
+from autofix.loading import build_model, import_model_file
+from autofix.program import CapturePlan
+from autofix.session import SessionSettings, open_session
+from autofix.target import ExportConfig, Target
+from autofix.verify import check_set, make_feed
+
+
+class FixFailed(Exception):
+    """The repair can't be reproduced; the message is one line."""
+
+
+@dataclass(frozen=True)
+class FixPlan:
+    """A repair as the constants and functions at the top of fix.py.
+
+    model_file: absolute path, and `beside`, the same from fix.py's folder. example_call(module, seed) gives (args, kwargs). config,
+    session, signature, target: the JSON forms of ExportConfig, SessionSettings, the log's signature and Target. axes: {input: {axis: symbol}}.
+    fix_source(folder, module), fix_modules(model), fix_program(plan) and fix_onnx(proto) apply the fixes of their level. shapes: {input set:
+    {input: shape, or the value of a number}} of the other sizes to verify, and of the captured example where it is not one of the file's own.
+    float64: "yes", or why a float64 run tells nothing. fresh_each_call: forward leaves traces in the model.
+    """
+
+    model_file: str
+    beside: str
+    class_name: str
+    weights: str
+    seed: int
+    config: dict[str, Any]
+    session: dict[str, Any]
+    signature: dict[str, Any]
+    target: dict[str, Any]
+    axes: dict[str, dict[int, str]]
+    flat: bool
+    float64: str
+    mutated_buffers: list[str]
+    fresh_each_call: bool
+    example_call: Callable[[Any, int], tuple[list[Any], dict[str, Any]]]
+    fix_source: Callable[[str, Any], None]
+    fix_modules: Callable[[Any], Any]
+    fix_program: Callable[[Any], Any]
+    fix_onnx: Callable[[Any], Any]
+    shapes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class FixSet:
+    """One call and what the untouched model gave; the fields are those that `check_set` and `make_feed` read."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    leaves: list[tuple[str, Any]]
+    outputs: list[tuple[str, Any]]
+    outputs64: list[Any] | None
+    noise: list[Any] | None
+    state_before: dict[str, Any]
+    state_after: dict[str, Any]
+
+
+@dataclass
+class FixCase:
+    """What `Eager` asks of a case."""
+
+    build: Callable[[], Any]
+    given: InputSet
+
+
+def find_model_file(plan: FixPlan, named: str, script: str) -> str:
+    """The model file: as named, where it was at the time of the repair, or beside this script."""
+    here = os.path.dirname(os.path.abspath(script))
+    tried = [named] if named else [plan.model_file, os.path.join(here, plan.beside), os.path.join(here, os.path.basename(plan.model_file))]
+    for path in tried:
+        if os.path.isfile(path):
+            return os.path.abspath(path)
+    raise FixFailed(f"there is no model file at {tried[0]}; name it: python {os.path.basename(script)} MODEL_FILE")
+
+
+def resized_leaf(value: Any, wanted: Any) -> Any:
+    """A leaf repeated or cut to another shape, axis by axis; a number becomes the wanted one."""
+    if not isinstance(value, torch.Tensor):
+        return type(value)(wanted) if isinstance(wanted, (bool, int, float)) else value
+    for axis, size in enumerate(wanted):
+        if value.shape[axis] != size:
+            if value.shape[axis] == 0:
+                raise ValueError("an empty axis can't be repeated")
+            value = value.index_select(axis, torch.arange(int(size)) % value.shape[axis])
+    return value
+
+
+def input_sets(plan: FixPlan, module: Any) -> list[InputSet]:
+    """The file's own input sets: the given one, then get_more_inputs."""
+    args, kwargs = plan.example_call(module, plan.seed)
+    sets = [InputSet("given", "given", args, kwargs)]
+    more = list(module.get_more_inputs()) if hasattr(module, "get_more_inputs") else []
+    for i, one in enumerate(more):
+        sets.append(InputSet(f"more {i + 1}", "more", *(([], one) if isinstance(one, dict) else (list(one), kwargs))))
+    return sets
+
+
+def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str, Any]] | None, chain: Any) -> FixSet:
+    """Run the untouched model on one set, in float64 too where that can be; `leaves` replace the set's own."""
+    from autofix.adapter import input_leaves
+
+    template = ordered_call(eager.model.forward, one)
+    leaves = input_leaves(eager.model.forward, *template) if leaves is None else leaves
+    call = eager.call(leaves, chain, template)
+    wide = eager.call64(leaves, template, call.state_before) if plan.float64 == "yes" else None
+    outputs64 = [v for _, v in wide] if wide is not None and len(wide) == len(call.outputs) else None
+    floor = float_noise(eager, leaves, call.outputs, template) if outputs64 is None and not plan.mutated_buffers and eager.pristine is not None else None
+    args, kwargs = eager.arguments(leaves, template)
+    noise = None if floor is None else [v for _, v in floor]
+    return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after)
+
+
+def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[FixSet]:
+    """What eager PyTorch gives on the file's own sets and on other sizes of the dynamic axes; sizes that it refuses are left out."""
+    own = input_sets(plan, module)
+    stand_in: Any = FixCase(build, own[0])
+    eager = Eager(stand_in)
+    eager.mutated_buffers, eager.fresh_each_call = list(plan.mutated_buffers), plan.fresh_each_call
+    chain = eager.fresh() if plan.mutated_buffers else None
+    found = [eager_set(plan, eager, one, None, chain) for one in own]
+    chain = eager.fresh() if plan.mutated_buffers else None
+    for name, shapes in plan.shapes.items():
+        try:
+            leaves = [(n, resized_leaf(v, shapes[n]) if n in shapes else v) for n, v in found[0].leaves]
+            found.append(eager_set(plan, eager, replace(own[0], name=name, origin="generated"), leaves, chain))
+        except Exception:
+            print(f"fix.py: eager PyTorch does not take the given inputs repeated to the sizes of {name!r}: not verified", file=sys.stderr)
+    return found
+
+
+def export_repaired(plan: FixPlan, model: Any, sets: list[FixSet]) -> Any:
+    """Apply the module, program and ONNX fixes around the export; returns the ModelProto."""
+    config = ExportConfig.from_json(plan.config)
+    example = next((s for s in sets if s.name == config.example), sets[0])
+    outputs = [n for n, _ in example.outputs]
+    with torch.no_grad():
+        model = plan.fix_modules(model)
+        capture = plan.fix_program(CapturePlan())
+        proto, _ = export_model(model, copy.deepcopy(example.args), copy.deepcopy(example.kwargs), plan.axes, outputs, config, capture, plan.flat)
+        return plan.fix_onnx(proto)
+
+
+def verify_file(plan: FixPlan, proto: Any, path: Path, sets: list[FixSet]) -> list[str]:
+    """Check the file, names, opset, dynamic axes, and the values of every set; one line a set. Raises FixFailed."""
+    import onnx
+
+    target = Target.from_json(plan.target)
+    if not target.min_opset <= opset_of(proto) <= target.max_opset:
+        raise FixFailed(f"the file has opset {opset_of(proto)}, wanted {target.min_opset} to {target.max_opset}")
+    onnx.checker.check_model(str(path))
+    session = open_session(str(path), SessionSettings.from_json(plan.session), target.threads)
+    for kind, have in (("inputs", session.get_inputs()), ("outputs", session.get_outputs())):
+        wanted = [entry["name"] for entry in plan.signature[kind]]
+        if [v.name for v in have] != wanted:
+            raise FixFailed(f"the file's {kind} are {[v.name for v in have]}, wanted {wanted}")
+    fixed = fixed_axes(plan.axes, proto)
+    if fixed:
+        raise FixFailed(f"declared dynamic, fixed in the file: {', '.join(fixed)}")
+    rows = []
+    for one in sets:
+        record: Any = one
+        got = session.run(None, make_feed(record, plan.signature["inputs"]))
+        row = check_set(record, list(got), plan.signature["outputs"], target)
+        if not row["ok"]:
+            raise FixFailed(f"input set {one.name!r}: output {row['output']!r}: {row['message']}")
+        rows.append(f"  {one.name}: right ({row['rule']}, largest error {row['max_abs']:.3g})")
+    return rows
+
+
+def move_into_place(source: Path, output: Path, settings: dict[str, Any]) -> None:
+    """Put the verified model, its weights file and session.json where they are wanted, each whole or not at all."""
+    data = source.with_name(source.name + ".data")
+    (source.parent / "session.json").write_text(json.dumps(settings))
+    if data.exists():
+        os.replace(data, output.with_name(data.name))
+    os.replace(source, output)
+    os.replace(source.parent / "session.json", output.with_name("session.json"))
+
+
+def reproduce(plan: FixPlan, model_file: str, output: Path) -> list[str]:
+    """The whole of it; returns one line per verified set."""
+    torch.set_num_threads(int(plan.target.get("threads", 1)))
+    module = import_model_file(model_file, plan.seed)
+
+    def build() -> Any:
+        return build_model(module, plan.class_name, plan.weights, plan.seed)
+
+    sets = eager_sets(plan, module, build)  # before any source is rewritten
+    model = build()
+    plan.fix_source(os.path.dirname(model_file), module)
+    proto = export_repaired(plan, model, sets)
+    if not output.parent.is_dir():
+        raise FixFailed(f"there is no folder {output.parent}")
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".fix-") as scratch:
+        path = Path(scratch) / output.name
+        save_model(proto, path)
+        rows = verify_file(plan, proto, path, sets)
+        move_into_place(path, output, plan.session)
+    return rows
+
+
+def fix_main(plan: FixPlan, script: str) -> int:
+    """The command line of fix.py; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=os.path.basename(script), description="Reproduce the repair: export, verify, write model.onnx.")
+    parser.add_argument("model_file", nargs="?", default="", help=f"default: {plan.model_file}")
+    parser.add_argument("--output", default="", help="default: model.onnx beside this script")
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    options = parser.parse_args()
+    output = Path(options.output or os.path.join(os.path.dirname(os.path.abspath(script)), "model.onnx")).absolute()
+    warnings.filterwarnings("ignore")
+    try:
+        rows = reproduce(plan, find_model_file(plan, options.model_file, script), output)
+    except (FixFailed, NothingToDo) as error:
+        print(f"{parser.prog}: not repaired: {error}", file=sys.stderr)
+        return 1
+    except (Exception, SystemExit) as error:
+        if options.traceback:
+            raise
+        print(f"{parser.prog}: not repaired: {one_line(error)}", file=sys.stderr)
+        return 1
+    print(f"verified {output}")
+    print("\n".join(rows))
+    return 0
+
+
+def text_digest(text: str) -> str:
+    """The first 16 hex digits of the sha256 of a function's source."""
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+
+
+def find_source_module(file: str, folder: str, main: Any) -> Any:
+    """The live module of a rewritten file: the model file itself, a file beside it, or a library module by name."""
+    import importlib
+
+    if not file.endswith(".py"):
+        return importlib.import_module(file)
+    path = os.path.realpath(os.path.join(folder, file))
+    for module in [main, *list(sys.modules.values())]:
+        known = getattr(module, "__file__", None)
+        if isinstance(known, str) and os.path.realpath(known) == path:
+            return module
+    if os.path.basename(file) == file and os.path.dirname(os.path.realpath(main.__file__)) == os.path.realpath(folder):
+        return main  # the model file under another name
+    raise FixFailed(f"the model does not import {file}")
+
+
+def install_rewritten_source(file: str, module: Any, functions: dict[str, str], originals: dict[str, str]) -> None:
+    """Replace functions of a live module, after a look that the originals are still those that were repaired."""
+    import ast
+
+    from autofix.rewrite import function_units, install_functions, unit_source
+
+    text = Path(module.__file__).read_text()
+    units = function_units(ast.parse(text))
+    for name, digest in originals.items():
+        have = text_digest(unit_source(units[name], text)) if name in units else ""
+        if have not in (digest, text_digest(functions[name])):
+            raise FixFailed(f"{name} in {module.__file__} is no longer what was repaired; run autofix again")
+    install_functions(module, f"<fix.py: {file}>", {name: text.removeprefix("\n") for name, text in functions.items()})

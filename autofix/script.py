@@ -1,0 +1,252 @@
+"""fix.py: a stand-alone script that reproduces a repair with its code in plain sight.
+
+`script_text` writes the repair as constants and four short functions and lets bundle.py gather what these need. Config and runtime fixes
+are applied here, so that they stand in the script as the settings that they made.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import pprint
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autofix.bundle import Bundle
+from autofix.case import CaseSpec
+from autofix.recipe import Fix, Level, Recipe
+from autofix.rewrite import changed_units, class_names, function_units, unit_source
+from autofix.sourcefile import BundleError, read_source_file
+from autofix.strategy import Strategy
+from autofix.target import Target
+
+MOST_SIZES = 4
+"""Further sizes of dynamic axes that fix.py verifies, taken from the sets that the search used."""
+
+
+def literal(value: Any, width: int = 140) -> str:
+    """Plain data as Python source."""
+    return pprint.pformat(value, width=width, sort_dicts=False)
+
+
+def quoted(text: str) -> str:
+    """Source text as a Python literal that reads like the source."""
+    for marks in ("'''", '"""'):
+        if marks not in text and not text.endswith((marks[0], "\\")):
+            return f"{'r' if chr(92) in text else ''}{marks}\n{text}{marks}"
+    return repr(text)
+
+
+def config_of(recipe: Recipe, registry: Mapping[str, Strategy], target: Target) -> dict[str, Any]:
+    """The ExportConfig after the recipe's config fixes as JSON data, the opset written out."""
+    config = recipe.start
+    for fix in recipe.at(Level.CONFIG):
+        config = registry[fix.strategy].apply(config, **fix.params)
+    opset = config.opset or default_opset(config.capture)
+    data = config.to_json()
+    data["opset"] = min(max(opset, target.min_opset), target.max_opset)
+    return {"capture": config.capture, **data}
+
+
+def default_opset(capture: str) -> int:
+    """DEFAULT_OPSET of export.py, which can't be imported here: it imports torch."""
+    text = Path(__file__).with_name("export.py").read_text()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DEFAULT_OPSET":
+            return int(ast.literal_eval(node.value)[capture])
+    raise BundleError("export.py holds no DEFAULT_OPSET")
+
+
+def call_text(fix: Fix, artifact: str, returns: bool = True) -> str:
+    """`artifact = strategy(artifact, name=value)`; for program fixes None stands for the plan itself."""
+    params = {k: v for k, v in fix.params.items() if not (fix.level is Level.SOURCE and k == "file")}
+    inner = ", ".join([artifact, *(f"{k}={literal(v)}" for k, v in params.items())])
+    more = "" if returns else f" or {artifact}"
+    return f"{artifact} = {fix.strategy}({inner}){more}"
+
+
+def fix_function(name: str, argument: str, doc: str, fixes: tuple[Fix, ...]) -> str:
+    """A function that applies the fixes of one level in order."""
+    lines = [f"def {name}({argument}: Any) -> Any:", f'    """{doc}"""']
+    for fix in fixes:
+        lines += ["    " + line for line in call_text(fix, argument, returns=fix.level is not Level.PROGRAM).splitlines()]
+    return "\n".join([*lines, f"    return {argument}"])
+
+
+def source_functions(sources: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """({file: {name: new source}}, {file: {name: digest of the original}}) of a trial's sources.json."""
+    rewritten: dict[str, dict[str, str]] = {}
+    originals: dict[str, dict[str, str]] = {}
+    for file, entry in sources.items():
+        old, new = entry["old"], entry["new"]
+        tree = ast.parse(old)
+        before = function_units(tree, class_names(tree))
+        for name, node in changed_units(old, new):
+            rewritten.setdefault(file, {})[name] = unit_source(node, new) + "\n"
+            if name in before:
+                text = unit_source(before[name], old).strip()
+                originals.setdefault(file, {})[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return rewritten, originals
+
+
+def source_part(sources: Mapping[str, Mapping[str, str]]) -> str:
+    """Constants with the rewritten functions, and the function that installs them."""
+    rewritten, originals = source_functions(sources)
+    lines = ["# The rewritten functions, by file and name."]
+    lines += ["REWRITTEN: dict[str, dict[str, str]] = {"]
+    for file, functions in rewritten.items():
+        lines.append(f"    {file!r}: {{")
+        lines += [f"        {name!r}: {quoted(text)}," for name, text in functions.items()]
+        lines.append("    },")
+    lines += ["}", "# Digests of the functions that they replace: a changed model needs a new repair.", f"ORIGINALS: dict[str, dict[str, str]] = {literal(originals)}"]
+    lines += ["", "", "def fix_source(folder: str, module: Any) -> None:", '    """Install the rewritten functions in the modules that hold the originals."""']
+    lines += ["    for file, functions in REWRITTEN.items():"]
+    lines += ["        install_rewritten_source(file, find_source_module(file, folder, module), functions, ORIGINALS.get(file, {}))"]
+    return "\n".join(lines)
+
+
+def example_part(spec: CaseSpec) -> str:
+    """The function that makes the example call."""
+    head = ["def example_call(module: Any, seed: int) -> tuple[list[Any], dict[str, Any]]:", '    """The arguments of the given call."""']
+    if spec.inputs:
+        return "\n".join([*head, f"    args, kwargs, _ = inputs_from_texts({literal(spec.inputs)}, seed)", "    return args, kwargs"])
+    return "\n".join([*head, "    return given_inputs(module, seed)"])
+
+
+def other_shapes(facts: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """{set name: {input: shape, or a number's value}} of some verified sets of other sizes, the captured example among them."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for entry in facts.get("input_sets", ()):
+        name, shapes = str(entry.get("name", "")), dict(entry.get("shapes") or {})
+        if entry.get("origin") != "generated" or not shapes:
+            continue
+        plain = entry.get("resized") and not entry.get("advisory") and entry.get("kind") == "sizes"
+        if name == config.get("example") or (plain and len(chosen) < MOST_SIZES):
+            chosen[name] = shapes
+    return chosen
+
+
+def header(spec: CaseSpec, recipe: Recipe, effect: str, conceded: list[str], version: str) -> str:
+    """The docstring of fix.py: what it does, what it concedes, how it is run."""
+    lines = [
+        f"Repair of {Path(spec.file).name}: export it to ONNX, verify the file, write model.onnx. Written by autofix {version}.",
+        "",
+        f"Effect: {effect}.",
+        *(["Conceded:", *(f"  - {c}" for c in conceded)] if conceded else []),
+        f"Recipe: {recipe}",
+        "",
+        "Usage: python fix.py [MODEL_FILE] [--output model.onnx]",
+        "",
+        "Needs torch, onnx, onnxscript, numpy and onnxruntime. The repair comes first, then the strategies' code, then the export and the",
+        "verification: the given inputs, get_more_inputs and other sizes of the dynamic axes are compared with the untouched model in eager PyTorch.",
+    ]
+    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
+    return f'#!/usr/bin/env python\n"""{text}\n"""\n'
+
+
+def script_text(
+    spec: CaseSpec,
+    recipe: Recipe,
+    facts: Mapping[str, Any],
+    target: Target,
+    signature: Mapping[str, Any],
+    session: Mapping[str, Any],
+    sources: Mapping[str, Mapping[str, str]],
+    registry: Mapping[str, Strategy],
+    output: Path,
+    *,
+    effect: str,
+    conceded: list[str],
+    version: str,
+) -> str:
+    """The text of fix.py; raises BundleError where a strategy's code can't stand alone."""
+    config = config_of(recipe, registry, target)
+    axes = {str(leaf["name"]): {int(a): str(s) for a, s in dict(leaf.get("axes") or {}).items()} for leaf in facts.get("inputs", ())}
+    mutated = [str(n) for n in facts.get("mutated_buffers", ())]
+    fresh = bool(mutated or facts.get("mutated_parameters") or facts.get("mutated_attributes")) or float(facts.get("weights_mb", 0)) < 64
+    model_file = os.path.abspath(spec.file)
+    bundled = [f for level in (Level.MODULE, Level.PROGRAM, Level.ONNX) for f in recipe.at(level)]
+    ours = sorted({f.strategy for f in bundled})
+    lines = ["from typing import Any", "", "from autofix.fixrun import FixPlan, fix_main"]
+    if sources:
+        lines.append("from autofix.fixrun import find_source_module, install_rewritten_source")
+    lines.append("from autofix.case import inputs_from_texts" if spec.inputs else "from autofix.loading import given_inputs")
+    lines += [f"from autofix.strategies.{name} import {name}" for name in ours]
+    settings = [
+        *comments("Config fixes, applied already:", recipe.at(Level.CONFIG), registry),
+        f"CONFIG: dict[str, Any] = {literal(config)}",
+        *comments("Runtime fixes, applied already:", recipe.at(Level.RUNTIME), registry),
+        f"SESSION: dict[str, Any] = {literal(dict(session))}",
+        f"TARGET: dict[str, Any] = {literal({k: v for k, v in target.to_json().items() if v != Target().to_json()[k]})}",
+        f"AXES: dict[str, dict[int, str]] = {literal({k: v for k, v in axes.items() if v})}",
+        f"SIGNATURE: dict[str, Any] = {literal(dict(signature))}",
+        "# Other sizes to verify: the given inputs repeated or cut to these shapes.",
+        f"SHAPES: dict[str, dict[str, Any]] = {literal(other_shapes(facts, config))}",
+    ]
+    source = [*comments("Source fixes, applied already:", recipe.at(Level.SOURCE), registry)]
+    if sources:
+        source.append(source_part(sources))
+    else:
+        source.append('def fix_source(folder: str, module: Any) -> None:\n    """No source is rewritten."""')
+    plan = [
+        "def main() -> int:",
+        '    """Reproduce the repair; returns the exit code."""',
+        "    plan = FixPlan(",
+        f"        model_file={model_file!r},",
+        f"        beside={relative_path(model_file, output)!r},",
+        f"        class_name={spec.class_name!r},",
+        f"        weights={os.path.abspath(spec.weights) if spec.weights else ''!r},",
+        f"        seed={spec.seed!r},",
+        "        config=CONFIG,",
+        "        session=SESSION,",
+        "        signature=SIGNATURE,",
+        "        target=TARGET,",
+        "        axes=AXES,",
+        f"        flat={bool(facts.get('flat'))!r},",
+        f"        float64={str(facts.get('float64', 'yes'))!r},",
+        f"        mutated_buffers={mutated!r},",
+        f"        fresh_each_call={fresh!r},",
+        "        example_call=example_call,",
+        "        fix_source=fix_source,",
+        "        fix_modules=fix_modules,",
+        "        fix_program=fix_program,",
+        "        fix_onnx=fix_onnx,",
+        "        shapes=SHAPES,",
+        "    )",
+        "    return fix_main(plan, __file__)",
+    ]
+    body = [
+        "\n".join(lines),
+        "\n".join(settings),
+        "\n".join(source),
+        fix_function("fix_modules", "model", "The model with submodules replaced.", recipe.at(Level.MODULE)),
+        fix_function("fix_program", "plan", "What is added to the capture and conversion.", recipe.at(Level.PROGRAM)),
+        fix_function("fix_onnx", "proto", "The exported graph, changed.", recipe.at(Level.ONNX)),
+        example_part(spec),
+        "\n".join(plan),
+    ]
+    entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")
+    entry.summary = "the repair"
+    made = Bundle([entry], {name: registry[name].file for name in ours})
+    text = made.text(header(spec, recipe, effect, conceded, version))
+    return text + '\n\nif __name__ == "__main__":\n    raise SystemExit(main())\n'
+
+
+def comments(title: str, fixes: tuple[Fix, ...], registry: Mapping[str, Strategy]) -> list[str]:
+    """Comment lines that name fixes whose code is not in the script."""
+    lines = [f"# {title}"] if fixes else []
+    for fix in fixes:
+        doc = (registry[fix.strategy].__doc__ or "").strip().partition("\n")[0]
+        lines += [f"#   {fix}", f"#     {doc}"]
+    return lines
+
+
+def relative_path(path: str, folder: Path) -> str:
+    """`path` from `folder`, or itself where there is no such way (another drive)."""
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:
+        return path
+
