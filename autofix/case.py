@@ -35,7 +35,8 @@ class CaseSpec:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaseSpec:
         """The inverse of `to_json`."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        kept: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        return cls(**kept)
 
     @property
     def stem(self) -> str:
@@ -287,10 +288,13 @@ def case_id(case: Case, model: Any) -> str:
             name = Path(path).name
         sources.append([name, text_id(text)])
     tree = [[name, type(m).__module__ + "." + type(m).__qualname__] for name, m in model.named_modules()]
-    tensors = [[n, list(getattr(t, "shape", [])) if not uninitialized(t) else None, str(t.dtype)] for n, t in [*model.named_parameters(), *model.named_buffers()]]
+    named = [*model.named_parameters(), *model.named_buffers()]
+    tensors = [[n, None if uninitialized(t) else list(t.shape), str(t.dtype)] for n, t in named]
     leaves = [[n, *describe_leaf(v)] for n, v in input_leaves(model.forward, case.given.args, case.given.kwargs)]
     axes = {k: {str(a): s for a, s in v.items()} for k, v in case.axes.items()}
-    return content_id({"class": case.spec.class_name, "sources": sources, "tree": tree, "tensors": tensors, "inputs": leaves, "axes": axes, "seed": case.spec.seed})
+    return content_id(
+        {"class": case.spec.class_name, "sources": sources, "tree": tree, "tensors": tensors, "inputs": leaves, "axes": axes, "seed": case.spec.seed}
+    )
 
 
 def uninitialized(tensor: Any) -> bool:

@@ -44,7 +44,15 @@ class CaseProcess:
     Raises CaseError where the file can't be used.
     """
 
-    def __init__(self, spec: CaseSpec, target: Target, strategies: Iterable[Path] = (), limits: Limits = Limits(), fork: bool = False, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: CaseSpec,
+        target: Target,
+        strategies: Iterable[Path] = (),
+        limits: Limits = Limits(),
+        fork: bool = False,
+        folder: Path | None = None,
+    ) -> None:
         self.spec, self.target, self.limits = spec, target, limits
         self.strategies = list(strategies)
         self.scratch = tempfile.TemporaryDirectory(prefix="autofix-") if folder is None else None
@@ -189,8 +197,17 @@ class CaseProcess:
             raise CaseError(f"{self.spec.file}: eager PyTorch {how_it_ended(ended, self.limits)} on the given inputs{last_words(folder)}")
         if "error" in answer:
             raise CaseError(answer["error"])
-        self.facts: dict[str, Any] = answer["facts"]
+        self.facts = dict(answer["facts"])
         return self.facts
+
+    def check(self, file: Path) -> dict[str, Any]:
+        """What checkfile.py finds out about an existing .onnx file."""
+        ended, answer, folder = self.ask("check", file=str(file))
+        if answer is None:
+            raise CaseError(f"{file}: ONNX Runtime {how_it_ended(ended, self.limits)} while it was checked{last_words(folder)}")
+        if "error" in answer:
+            raise AutofixError(answer["error"])
+        return dict(answer)
 
     def start_attempt(self, recipe: Recipe) -> int:
         """Begin a trial."""
@@ -266,7 +283,9 @@ def died_trial(recipe: Recipe, ended: dict[str, Any], folder: Path, limits: Limi
     with contextlib.suppress(OSError, ValueError, KeyError):
         progress = json.loads((folder / "progress.json").read_text())
         stage, detail = Stage[progress["stage"].upper()], progress["detail"]
-    symptom, verdict = {"timeout": ("timeout", Verdict.TIMEOUT), "memory": ("out-of-memory", Verdict.OUT_OF_MEMORY)}.get(ended["limit"], ("crash", Verdict.CRASH))
+    symptom, verdict = {"timeout": ("timeout", Verdict.TIMEOUT), "memory": ("out-of-memory", Verdict.OUT_OF_MEMORY)}.get(
+        ended["limit"], ("crash", Verdict.CRASH)
+    )
     facts = {"message": f"the process {how_it_ended(ended, limits)} at stage {stage.name.lower()}{last_words(folder)}"}
     if ended["exit"] < 0:
         facts["signal"] = signal.Signals(-ended["exit"]).name

@@ -55,7 +55,9 @@ def load_file(path: Path, package: str) -> Strategy:
         spec.loader.exec_module(module)
     except Exception as error:
         raise StrategyError(f"{path}: does not load: {type(error).__name__}: {error}") from error
-    found = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Strategy) and c.__module__ == name and not inspect.isabstract(c)]
+    found = [
+        c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Strategy) and c.__module__ == name and not inspect.isabstract(c)
+    ]
     if len(found) != 1:
         raise StrategyError(f"{path}: holds {len(found)} complete strategies (with propose and apply); one file is one strategy")
     cls = found[0]

@@ -15,7 +15,7 @@ MILLISECONDS = {"": 1.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "s": 1000.0}
 MEBIBYTES = {"": 1.0, "m": 1.0, "mb": 1.0, "mib": 1.0, "g": 1024.0, "gb": 1024.0, "gib": 1024.0}
 
 
-class Parsed(click.ParamType):
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A click type made of a function that raises ValueError with what is expected."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

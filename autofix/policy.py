@@ -15,9 +15,26 @@ from autofix.errors import UsageError
 LISTS = frozenset({"strategies", "layers"})
 PATHS = frozenset({"output", "cache", "strategies", "layers"})
 SWITCHES = frozenset({"no_cache"})
-KEYS = (
-    "output opset rtol atol max_latency min_speedup threads allow budget max_trials jobs strategies cache layers no_cache seed timeout memory".split()
-)
+KEYS = [
+    "output",
+    "opset",
+    "rtol",
+    "atol",
+    "max_latency",
+    "min_speedup",
+    "threads",
+    "allow",
+    "budget",
+    "max_trials",
+    "jobs",
+    "strategies",
+    "cache",
+    "layers",
+    "no_cache",
+    "seed",
+    "timeout",
+    "memory",
+]
 """What may stand in the file, with underscores or hyphens: the options of the same names; `layers` are read-only team caches."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from autofix.isolate import CaseProcess
 from autofix.search import PLAIN_TRIAL_SECONDS, Candidate, Repair, Reporter, Search
+from autofix.strategy import Strategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
@@ -39,7 +40,12 @@ def race(process: CaseProcess, found: Repair, search: Search, seconds: float, re
     rows = measure(process, found, [found.winner], seconds)
     if rows is None:
         if found.target.wants_latency:
-            found.winner = replace(found.winner, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": "latency could not be measured"}))
+            found.winner = replace(
+                found.winner,
+                verdict=Verdict.SLOW,
+                stage=Stage.LATENCY,
+                diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": "latency could not be measured"}),
+            )
             found.stopped = "latency could not be measured"
         return
     found.winner = replace(found.winner, latency=rows[0])
@@ -56,8 +62,12 @@ def race(process: CaseProcess, found: Repair, search: Search, seconds: float, re
 def slow(trial: Trial, target: Target) -> Trial:
     """The trial as one that misses its latency target."""
     row = trial.latency or {}
-    wanted = [f"at most {target.max_latency_ms} ms" if target.max_latency_ms is not None else "", f"at least {target.min_speedup}x eager" if target.min_speedup is not None else ""]
-    message = f"{row['ort_ms']:.3g} ms (quartiles {row['q1_ms']:.3g} to {row['q3_ms']:.3g}), {row['speedup']:.2f}x eager; wanted {' and '.join(filter(None, wanted))}"
+    wanted = [
+        f"at most {target.max_latency_ms} ms" if target.max_latency_ms is not None else "",
+        f"at least {target.min_speedup}x eager" if target.min_speedup is not None else "",
+    ]
+    message = f"{row['ort_ms']:.3g} ms (quartiles {row['q1_ms']:.3g} to {row['q3_ms']:.3g}), {row['speedup']:.2f}x eager"
+    message += f"; wanted {' and '.join(filter(None, wanted))}"
     return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message}))
 
 
@@ -72,8 +82,14 @@ def improve(process: CaseProcess, found: Repair, search: Search, seconds: float,
     base = slow(found.winner, found.target)
     entrants: list[Trial] = []
     proposals = search.proposals(base)
-    proposals.sort(key=lambda p: -search.ranker.probability(p[1].name, base.diagnosis, found.case_id, "", p[1].prior) / search.ranker.seconds(p[1].name, PLAIN_TRIAL_SECONDS + p[1].cost))  # type: ignore[arg-type]
-    for fix, strategy in proposals:
+    diagnosis = base.diagnosis
+    assert diagnosis is not None
+
+    def rank(strategy: Strategy) -> float:
+        chance = search.ranker.probability(strategy.name, diagnosis, found.case_id, "", strategy.prior)
+        return chance / search.ranker.seconds(strategy.name, PLAIN_TRIAL_SECONDS + strategy.cost)
+
+    for fix, strategy in sorted(proposals, key=lambda p: -rank(p[1])):
         recipe = search.extended(found.winner.recipe, fix, strategy)
         if search.out_of_budget() or recipe.id in search.seen:
             continue

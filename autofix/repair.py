@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,9 @@ def opened_cache(settings: Settings) -> Iterator[Any]:
         cache.close()
 
 
-def repair(spec: CaseSpec | str | Path, target: Target = Target(), settings: Settings = Settings(), reporter: Reporter = Silent(), fork: bool = False) -> Repair:
+def repair(
+    spec: CaseSpec | str | Path, target: Target = Target(), settings: Settings = Settings(), reporter: Reporter = Silent(), fork: bool = False
+) -> Repair:
     """Repair one model file. Writes the output folder, records the outcome in the cache, returns the Repair.
 
     Raises CaseError where the file can't be used, StrategyError for a broken strategy folder, CacheError for a broken
@@ -80,13 +82,18 @@ def repair(spec: CaseSpec | str | Path, target: Target = Target(), settings: Set
                 record(cache, process, facts, target, search.repair)
                 raise
             found.seconds = time.monotonic() - started
+            if settings.recipe is not None:
+                found.from_cache = False
+                found.stopped = found.stopped if found.ok else "the recipe that was asked for does not pass"
             reporter.stage("writing the output folder")
             leave_behind(spec, found, registry, settings)
             record(cache, process, facts, target, found)
     return found
 
 
-def make_search(process: CaseProcess, facts: dict[str, Any], registry: Registry, target: Target, settings: Settings, cache: Any, reporter: Reporter) -> Search:
+def make_search(
+    process: CaseProcess, facts: dict[str, Any], registry: Registry, target: Target, settings: Settings, cache: Any, reporter: Reporter
+) -> Search:
     """The search, started from what is asked for, else from what the cache knows of this very case."""
     first: list[Recipe] = []
     ranker: Ranker = Priors()
@@ -94,15 +101,16 @@ def make_search(process: CaseProcess, facts: dict[str, Any], registry: Registry,
         from autofix.ranking import Ranking
 
         ranker = Ranking(cache.rates(), environment())
+    budget = settings.budget
     if settings.recipe is not None:
-        first = [settings.recipe]
+        first, budget = [settings.recipe], Budget(budget.seconds, 1)
     elif cache is not None:
         known = cache.known_recipe(process.case_id, environment(), target)
         if known is not None:
             with contextlib.suppress(Exception):  # a hint that no longer fits is no hint
                 check_recipe(known, registry)
                 first = [known]
-    return Search(process, facts, registry, target, settings.budget, ranker, reporter, first, settings.jobs)
+    return Search(process, facts, registry, target, budget, ranker, reporter, first, settings.jobs)
 
 
 def finish_latency(process: CaseProcess, found: Repair, search: Search, settings: Settings, reporter: Reporter) -> None:
@@ -118,9 +126,14 @@ def leave_behind(spec: CaseSpec, found: Repair, registry: Registry, settings: Se
     """Write the output folder."""
     from autofix.report import write_folder
 
-    output = settings.output or Path.cwd() / f"{spec.stem}-autofix"
+    output = output_folder(spec, settings)
     write_folder(output, spec, found, registry)
     return output
+
+
+def output_folder(spec: CaseSpec, settings: Settings) -> Path:
+    """Where the files go."""
+    return settings.output or Path.cwd() / f"{spec.stem}-autofix"
 
 
 def record(cache: Any, process: CaseProcess, facts: dict[str, Any], target: Target, found: Repair) -> None:

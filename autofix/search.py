@@ -94,6 +94,7 @@ class Repair:
     winner: Trial | None = None
     stopped: str = ""
     offers: list[tuple[Fix, Effect, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     from_cache: bool = False
     seconds: float = 0.0
 
@@ -266,13 +267,23 @@ class Search:
         for strategy in self.registry.values():
             if evidence.diagnosis.symptom not in strategy.treats:
                 continue
-            for fix in strategy.propose(evidence, self.target):
+            for fix in self.proposed(strategy, evidence):
                 effect = strategy.effect_of(fix)
                 if self.target.allows(effect):
                     found.append((fix, strategy))
                 elif all(fix.key() != offered.key() for offered, _, _ in self.repair.offers):
                     self.repair.offers.append((fix, effect, evidence.diagnosis.symptom))
         return found
+
+    def proposed(self, strategy: Strategy, evidence: Evidence) -> list[Fix]:
+        """What one strategy proposes; a strategy that raises is noted and left out, the search goes on."""
+        try:
+            return list(strategy.propose(evidence, self.target))
+        except Exception as error:
+            text = f"the strategy {strategy.name} failed to propose: {type(error).__name__}: {error}"
+            if text not in self.repair.problems:
+                self.repair.problems.append(text)
+            return []
 
     def expand(self, trial: Trial) -> None:
         """Rank what the strategies propose after a trial."""

@@ -37,6 +37,7 @@ def summary_text(found: Repair, file: str, registry: Mapping[str, Strategy], out
     rows += fault_rows(found)
     rows += winner_rows(found, found.winner, registry) if found.winner is not None else nearest_rows(found)
     rows += offer_rows(found)
+    rows += [("note", problem) for problem in found.problems[:2]]
     rows.append(("files", files_line(output)))
     lines: list[str] = []
     for label, text in rows:
@@ -84,7 +85,8 @@ def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) 
     rows.append(("parity", parity_line(winner)))
     if winner.latency:
         row = winner.latency
-        speed = f"{row['ort_ms']:.3g} ms, eager PyTorch {row['eager_ms']:.3g} ms: {row['speedup']:.2f}x (quartiles {row['speedup_q1']:.2f} to {row['speedup_q3']:.2f})"
+        speed = f"{row['ort_ms']:.3g} ms, eager PyTorch {row['eager_ms']:.3g} ms: {row['speedup']:.2f}x"
+        speed += f" (quartiles {row['speedup_q1']:.2f} to {row['speedup_q3']:.2f})"
         rows.append(("latency", speed))
     if not winner.ok and winner.diagnosis is not None:
         rows.append(("missed", winner.diagnosis.facts.get("message", winner.diagnosis.symptom)))
@@ -176,7 +178,22 @@ def summary_json(found: Repair, output: Path, exit_code: int) -> dict[str, Any]:
         seconds=round(found.seconds, 3),
         from_cache=found.from_cache,
         offers=[{"fix": fix.to_json(), "effect": effect.value, "symptom": symptom} for fix, effect, symptom in found.offers],
+        problems=found.problems,
         output=str(output),
         files=[n for n in SHOWN_FILES if (output / n).exists()],
     )
     return log
+
+
+def check_text(answer: Mapping[str, Any], file: Path) -> str:
+    """What `autofix check` found out, for the terminal."""
+    lines = [f"{'right' if answer['ok'] else 'not right'}: {file}" + (f" (opset {answer['opset']})" if answer["opset"] else "")]
+    if not answer["ok"]:
+        lines.append(f"  {'because':<{LABEL - 2}} {answer['symptom']}: {answer['facts'].get('message', '')}")
+    failed = [r for r in answer["rows"] if not r["ok"] and not r["advisory"]]
+    counted = [r for r in answer["rows"] if not r["advisory"]]
+    if counted:
+        lines.append(f"  {'parity':<{LABEL - 2}} {len(counted) - len(failed)} of {len(counted)} input sets pass")
+    lines += [f"  {'':<{LABEL - 2}} {r['set']}: {r['message']}" for r in failed[:8]]
+    lines += [f"  {'note':<{LABEL - 2}} {note}" for note in answer["notes"][:6]]
+    return "\n".join(lines)

@@ -107,8 +107,8 @@ def keep_exporter_tables() -> None:
             tables[len(registered)] = original_table(registered)
         return dict(tables[len(registered)])
 
-    _registration.ONNXRegistry.from_torchlib = classmethod(from_torchlib)
-    _decomp.create_onnx_friendly_decomposition_table = table
+    setattr(_registration.ONNXRegistry, "from_torchlib", classmethod(from_torchlib))  # noqa: B010
+    setattr(_decomp, "create_onnx_friendly_decomposition_table", table)  # noqa: B010
     registry = _registration.ONNXRegistry.from_torchlib(opset_version=20)
     table(set(_decomp.get_onnx_implemented_overloads(registry)))
     torch.onnx.ops  # noqa: B018

@@ -1,0 +1,408 @@
+"""The command line. The result goes to stdout, progress to stderr; nothing here imports torch.
+
+Exit codes: 0 every target passes, 1 not repaired, 2 bad usage or a file that can't be used, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from autofix.errors import AutofixError, UsageError
+from autofix.options import DURATION, EFFECTS, LATENCY, MEMORY, OPSET
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class Repairs(click.Group):
+    """A group whose commands' names may be left out: then the arguments are those of `repair`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `repair` before what names no command."""
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version", "cache"):
+            args = ["repair", *args]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by name; `cache` is imported when it is asked for."""
+        if cmd_name == "cache":
+            from autofix.cache_cli import cache
+
+            return cache
+        return super().get_command(ctx, cmd_name)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options of `repair`, then the other commands."""
+        shown = [r for p in self.commands["repair"].get_params(ctx) if (r := p.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl(shown)
+        rows = [(name, c.get_short_help_str(70)) for name, c in sorted(self.commands.items()) if not c.hidden]
+        rows.append(("cache", "Recorded outcomes: what was tried on which model, and what helped."))
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
+
+
+def case_options(command: Command) -> Command:
+    """What says how a model file is to be read."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed for weights and inputs."),
+        click.option("--weights", type=FILE, metavar="FILE", help="Checkpoint (.pt, .pth, .safetensors) for the model."),
+        click.option("--inputs", "samples", type=FILE, metavar="FILE", help="Real inputs to verify with (.npz or .pt)."),
+        click.option(
+            "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="An example input, such as x=float32[batch,3,224,224]; repeatable."
+        ),
+        click.option("--dynamic", multiple=True, metavar="NAME:AXIS=SYMBOL", help="Dynamic axes, such as x:0=batch,1=seq; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+def target_options(command: Command) -> Command:
+    """What must hold, and the limits of one process."""
+    for option in (
+        click.option("--memory", type=MEMORY, metavar="SIZE", help="Memory limit of one trial, such as 8G; default: 3/4 of the machine."),
+        click.option("--timeout", type=DURATION, default="4m", show_default=True, metavar="TIME", help="Time limit of one trial."),
+        click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads for eager PyTorch and ONNX Runtime."),
+        click.option("--atol", type=click.FloatRange(0), help="Absolute tolerance; default by dtype (float32: 1e-5)."),
+        click.option("--rtol", type=click.FloatRange(0), help="Relative tolerance; default by dtype (float32: 1e-3)."),
+        click.option("--opset", type=OPSET, metavar="N|MIN-MAX", help="The opset wanted, or a range; default 11-24."),
+    ):
+        command = option(command)
+    return command
+
+
+def output_options(command: Command) -> Command:
+    """How much is printed, and in what form."""
+    command = click.option("--quiet", is_flag=True, help="No progress on stderr.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(command)
+
+
+strategies_option = click.option("--strategies", type=FOLDER, multiple=True, metavar="DIR", help="A folder with further strategies; repeatable.")
+model_argument = click.argument("model", metavar="MODEL")
+
+
+@click.group(cls=Repairs, invoke_without_command=True, options_metavar="MODEL [OPTIONS]", subcommand_metavar="| COMMAND ...")
+@click.version_option(package_name="autofix-onnx", message="%(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Turn a PyTorch model into a verified ONNX file, repairing what stands in the way.
+
+    MODEL is a Python file with `class Model(nn.Module)` and `get_inputs()` (or FILE.py:CLASS with --input). What is left behind:
+    model.onnx, fixlog.md, report.html and fix.py in <stem>-autofix. Exit code 0: every target passes; 1: not repaired;
+    2: bad usage or a file that can't be used; 130: interrupted.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def with_policy(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Eager callback: the nearest policy file gives this command's defaults."""
+    if not value:
+        from autofix.policy import find_policy
+
+        policy = find_policy(Path.cwd())
+        names = {p.name for p in ctx.command.params}
+        ctx.default_map = {k: v for k, v in policy.settings.items() if k in names} | dict(ctx.default_map or {})
+    return value
+
+
+no_policy_option = click.option(
+    "--no-policy", is_flag=True, is_eager=True, expose_value=False, callback=with_policy, help="Ignore autofix.toml and [tool.autofix]."
+)
+
+
+def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int) -> Any:
+    """A CaseSpec from the command line; raises UsageError for a file that is not there."""
+    from autofix.case import CaseSpec
+
+    file, colon, name = model.rpartition(":")
+    if not colon or not name.isidentifier():
+        file, name = model, ""
+    if not Path(file).exists() and "/" not in file and not file.endswith(".py"):
+        raise UsageError(f"{file}: neither a file nor a command; see `autofix --help`")
+    for path in (weights, samples):
+        if path is not None and not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    return CaseSpec(file, name, inputs, dynamic, str(weights.resolve()) if weights else "", str(samples.resolve()) if samples else "", seed)
+
+
+def make_limits(timeout: float, memory: float | None) -> Any:
+    """Limits of one trial."""
+    from autofix.isolate import Limits, default_memory_mb
+
+    return Limits(timeout, memory or default_memory_mb())
+
+
+@contextlib.contextmanager
+def progress(quiet: bool) -> Iterator[Any]:
+    """A reporter on stderr."""
+    from autofix.search import Silent
+
+    if quiet:
+        yield Silent()
+        return
+    from autofix.reporter import make_reporter
+
+    with make_reporter() as reporter:
+        yield reporter
+
+
+@cli.command("repair", hidden=True)
+@model_argument
+@click.option("--output", "-o", type=FOLDER, metavar="DIR", help="Where the files go; default: <stem>-autofix.")
+@case_options
+@target_options
+@click.option("--max-latency", type=LATENCY, metavar="TIME", help="ONNX Runtime must need no longer than this, such as 8ms.")
+@click.option("--min-speedup", type=click.FloatRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch.")
+@click.option("--allow", type=EFFECTS, default="", metavar="EFFECTS", help="approximate, narrowing: fixes that change what the model means.")
+@click.option("--budget", type=DURATION, default="5m", show_default=True, metavar="TIME", help="Time for the whole search.")
+@click.option("--max-trials", type=click.IntRange(1), default=40, show_default=True, help="Trials for the whole search.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trials at a time.")
+@strategies_option
+@click.option("--cache", type=FILE, metavar="FILE", help="The cache of outcomes; default: the user's own.")
+@click.option("--layers", type=FILE, multiple=True, metavar="FILE", help="A team's cache, only read; repeatable.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@no_policy_option
+@output_options
+def repair_command(model: str, as_json: bool, quiet: bool, **options: Any) -> int:
+    """Repair MODEL (the name `repair` may be left out)."""
+    from autofix.repair import Settings
+
+    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
+    settings = Settings(
+        output=options["output"],
+        strategies=options["strategies"],
+        cache=options["cache"],
+        layers=options["layers"],
+        use_cache=not options["no_cache"],
+        budget=make_budget(options["budget"], options["max_trials"]),
+        limits=make_limits(options["timeout"], options["memory"]),
+        jobs=options["jobs"],
+    )
+    return repaired(spec, make_target(**options), settings, as_json, quiet)
+
+
+def make_budget(seconds: float, trials: int) -> Any:
+    """The search's budget."""
+    from autofix.search import Budget
+
+    return Budget(seconds, trials)
+
+
+def make_target(**options: Any) -> Any:
+    """The Target that the options ask for."""
+    from autofix.target import Target
+
+    low, high = options["opset"] or (Target().min_opset, Target().max_opset)
+    return Target(
+        min_opset=low,
+        max_opset=high,
+        rtol=options["rtol"],
+        atol=options["atol"],
+        max_latency_ms=options.get("max_latency"),
+        min_speedup=options.get("min_speedup"),
+        allow=options.get("allow") or frozenset(),
+        threads=options["threads"],
+    )
+
+
+def repaired(spec: Any, target: Any, settings: Any, as_json: bool, quiet: bool) -> int:
+    """Repair, print the summary, return the exit code."""
+    from autofix.loader import load_strategies
+    from autofix.repair import output_folder, repair
+    from autofix.summary import summary_json, summary_text
+
+    with progress(quiet) as reporter:
+        found = repair(spec, target, settings, reporter)
+    output, code = output_folder(spec, settings), 0 if found.ok else 1
+    if as_json:
+        click.echo(json.dumps(summary_json(found, output, code), indent=2))
+    else:
+        click.echo(summary_text(found, spec.file, load_strategies(settings.strategies), output))
+    return code
+
+
+@cli.command("check")
+@model_argument
+@click.argument("file", metavar="FILE.onnx", type=FILE)
+@case_options
+@target_options
+@no_policy_option
+@output_options
+def check_command(model: str, file: Path, as_json: bool, quiet: bool, **options: Any) -> int:
+    """Verify an existing .onnx file against its model."""
+    from autofix.isolate import CaseProcess
+    from autofix.summary import check_text
+
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
+    with progress(quiet) as reporter:
+        reporter.stage(f"loading {spec.file}")
+        with CaseProcess(spec, make_target(**options), (), make_limits(options["timeout"], options["memory"])) as process:
+            reporter.stage("running the model in eager PyTorch")
+            process.reference()
+            reporter.stage(f"checking {file}")
+            answer = process.check(file.resolve())
+    code = 0 if answer["ok"] else 1
+    click.echo(json.dumps(answer | {"exit_code": code}, indent=2) if as_json else check_text(answer, file))
+    return code
+
+
+@cli.command("replay")
+@click.argument("recipe", metavar="RECIPE.json", type=FILE)
+@click.argument("model", metavar="[MODEL]", default="")
+@click.option("--output", "-o", type=FOLDER, metavar="DIR", help="Where the files go; default: <stem>-autofix.")
+@case_options
+@target_options
+@click.option("--allow", type=EFFECTS, default="", metavar="EFFECTS", help="approximate, narrowing.")
+@strategies_option
+@output_options
+def replay_command(recipe: Path, model: str, as_json: bool, quiet: bool, **options: Any) -> int:
+    """Try just the recipe in a fixlog.json (or a bare recipe), on its own model or on MODEL."""
+    from autofix.repair import Settings
+    from autofix.replay import logged_case, read_recipe
+
+    wanted, log = read_recipe(recipe)
+    given = {k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")}
+    spec = case_spec(model, **given) if model else logged_case(recipe, log)
+    target = logged_target(log, make_target(**options))
+    settings = Settings(
+        output=options["output"],
+        strategies=options["strategies"],
+        use_cache=False,
+        limits=make_limits(options["timeout"], options["memory"]),
+        recipe=wanted,
+    )
+    return repaired(spec, target, settings, as_json, quiet)
+
+
+def logged_target(log: dict[str, Any], asked: Any) -> Any:
+    """The fix log's target, with what the command line asks for in its place."""
+    from click.core import ParameterSource
+
+    from autofix.target import Target
+
+    if not isinstance(log.get("target"), dict):
+        return asked
+    source = click.get_current_context().get_parameter_source
+    fields = {"opset": ("min_opset", "max_opset"), "rtol": ("rtol",), "atol": ("atol",), "threads": ("threads",), "allow": ("allow",)}
+    given = [f for option, names in fields.items() if source(option) is ParameterSource.COMMANDLINE for f in names]
+    return replace(Target.from_json(log["target"]), **{f: getattr(asked, f) for f in given})
+
+
+@cli.command("strategies")
+@strategies_option
+@click.option("--symptoms", is_flag=True, help="List the symptoms instead, with the strategies that treat each.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def strategies_command(strategies: tuple[Path, ...], symptoms: bool, as_json: bool) -> None:
+    """List the strategies, or the symptoms that they treat."""
+    from autofix.catalog import strategies_text, strategy_rows, symptom_rows, symptoms_text
+    from autofix.loader import load_strategies
+
+    registry = load_strategies(strategies)
+    if as_json:
+        click.echo(json.dumps(symptom_rows(registry) if symptoms else strategy_rows(registry), indent=2))
+    else:
+        click.echo(symptoms_text(registry) if symptoms else strategies_text(registry))
+
+
+@cli.command("explain")
+@click.argument("strategy", metavar="STRATEGY")
+@strategies_option
+def explain_command(strategy: str, strategies: tuple[Path, ...]) -> None:
+    """Say what a strategy does, when it helps and why it is safe."""
+    from autofix.catalog import explanation
+    from autofix.loader import load_strategies
+
+    click.echo(explanation(strategy, load_strategies(strategies)))
+
+
+@cli.command("test")
+@click.argument("folder", metavar="DIR", type=FOLDER)
+def test_command(folder: Path) -> int:
+    """Run the examples of the strategies in a folder."""
+    from autofix.testing import main as run_examples
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder")
+    return run_examples([str(folder)])
+
+
+@cli.group("policy")
+def policy_group() -> None:
+    """The settings that hold in this folder."""
+
+
+@policy_group.command("show")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def policy_show(as_json: bool) -> None:
+    """Show the settings that hold here and the file that they are from."""
+    from autofix.policy import find_policy
+
+    policy = find_policy(Path.cwd())
+    if as_json:
+        click.echo(json.dumps({"file": str(policy.file) if policy.file else None, "settings": policy.settings}, indent=2))
+    elif policy.file is None:
+        click.echo("no autofix.toml and no [tool.autofix] in a pyproject.toml here or above: the defaults hold")
+    else:
+        click.echo("\n".join([str(policy.file), *(f"  {k.replace('_', '-')} = {v}" for k, v in policy.settings.items())]))
+
+
+def fail(message: str, code: int = 2) -> int:
+    """One line on stderr, with `--json` a document on stdout too."""
+    line = " ".join(message.split())
+    click.echo(f"autofix: {line}", err=True)
+    if "--json" in sys.argv:
+        click.echo(json.dumps({"error": line, "exit_code": code}))
+    return code
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """The command line as a function: returns the exit code, never raises for what a person can cause."""
+    try:
+        code = cli.main(args=arguments, prog_name="autofix", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Abort:
+        return fail("interrupted", 130)
+    except KeyboardInterrupt:
+        return fail("interrupted", 130)
+    except click.ClickException as error:
+        return fail(error.format_message())
+    except AutofixError as error:
+        return fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        with tempfile.NamedTemporaryFile("w", prefix="autofix-error-", suffix=".log", delete=False) as log:
+            traceback.print_exc(file=log)
+        return fail(f"internal error, {type(error).__name__}: {error}; the details are in {log.name}")
+
+
+def interrupt(number: int, frame: object) -> None:
+    """A request to end is treated as Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry of the console script."""
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, interrupt)
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()
