@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import warnings
@@ -236,8 +237,27 @@ def export_torchscript(model: Any, args: list[Any], kwargs: dict[str, Any], axes
             do_constant_folding=config.fold_constants,
             **dict(config.flags),
         )
-    baked = [f"{w.filename}:{w.lineno}: {str(w.message).splitlines()[0]}" for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
+    warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning) and not guards_an_error(w.filename, w.lineno)]
+    baked = [f"{w.filename}:{w.lineno}: {str(w.message).splitlines()[0]}" for w in warned]
     return onnx.load_from_string(buffer.getvalue()), list(dict.fromkeys(baked))
+
+
+def guards_an_error(filename: str, line: int) -> bool:
+    """Whether a source line is an assert, or an `if` that can do nothing but raise or warn: where eager accepts the
+    input, the baked outcome is the only one, so such a tracer warning is harmless."""
+    try:
+        with open(filename) as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return False
+    for node in ast.walk(tree):
+        first = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Assert) and first <= line <= (node.end_lineno or first):
+            return True
+        if isinstance(node, ast.If) and first <= line <= (node.test.end_lineno or first):
+            warns = [isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and "warn" in ast.unparse(s.value.func) for s in node.body]
+            return not node.orelse and all(isinstance(s, ast.Raise) or w for s, w in zip(node.body, warns, strict=True))
+    return False
 
 
 def export_model(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict[str, dict[int, str]], outputs: list[str], config: ExportConfig, plan: CapturePlan, flat: bool, captured: Callable[[Any], None] | None = None) -> tuple[Any, list[str]]:

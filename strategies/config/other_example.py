@@ -12,27 +12,27 @@ from autofix.strategy import ConfigStrategy, Evidence, Example
 from autofix.target import ExportConfig, Target
 from autofix.trial import Diagnosis, Stage
 
-BATCH_OF_ONE = """
+NOTHING_FOUND = """
 import torch
 from torch import nn
 
 
 class Model(nn.Module):
-    def forward(self, x):
-        if x.shape[0] == 1:
-            return x.expand(1, 3) * 1.0
-        return x * 1.0
+    def forward(self, boxes):
+        if boxes.shape[0] == 0:
+            return boxes.new_zeros(0, 2)
+        return boxes.reshape(boxes.shape[0], 2, boxes.numel() // boxes.shape[0] // 2).sum(2)
 
 
 def get_inputs():
-    return [torch.tensor([[1.0, 2.0, 3.0]])]
+    return [torch.zeros(0, 4)]
 
 
-dynamic_shapes = {"x": {0: "batch"}}
+dynamic_shapes = {"boxes": {0: "n"}}
 
 
 def get_more_inputs():
-    return [[torch.ones(4, 3)], [torch.zeros(2, 3)]]
+    return [[torch.ones(2, 4)], [torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 3)]]
 """
 
 
@@ -70,7 +70,7 @@ class OtherExample(ConfigStrategy):
             if name in ("", "given"):
                 continue
             sizes = [int(shape[a]) for leaf, shape in shapes.items() for a in axes.get(leaf, ()) if a < len(shape)]
-            every = [int(n) for shape in shapes.values() for n in shape]
+            every = [int(n) for shape in shapes.values() if isinstance(shape, list) for n in shape]
             if (any(n < 2 for n in sizes) if sizes else 0 in every) or prod(every or [1]) > 1 << 24:
                 continue
             failed_here = evidence.fact("input_set") == name
@@ -85,5 +85,5 @@ class OtherExample(ConfigStrategy):
             raise NothingToDo(f"{example} is the example already")
         return replace(config, example=example)
 
-    REPAIRS = (Example(BATCH_OF_ONE, symptom="axis-fixed"),)
+    REPAIRS = (Example(NOTHING_FOUND, symptom="capture-error"),)
     DECLINES = (Diagnosis("axis-fixed", Stage.CHECK),)  # no other input set is known
