@@ -11,11 +11,17 @@ from typing import Any
 
 from autofix.case import CaseSpec
 from autofix.env import environment
+from autofix.ids import content_id, text_id
 from autofix.isolate import CaseProcess, Limits, default_memory_mb
 from autofix.loader import Registry, check_recipe, load_strategies
 from autofix.recipe import Recipe
-from autofix.search import Budget, Priors, Ranker, Repair, Reporter, Search, Silent
-from autofix.target import Target
+from autofix.search import NOTHING_LEFT, Budget, Priors, Ranker, Repair, Reporter, Search, Silent
+from autofix.strategy import Strategy
+from autofix.target import Effect, Target
+from autofix.trial import Verdict
+
+OTHER_TARGET = frozenset({"opset-too-low", "opset-not-reached", "baked-value"})
+"""Failures of a cached recipe that say that the target is another, not that the recipe was recorded wrongly."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def repair(
                 search.repair.stopped = "interrupted"
                 search.repair.seconds = time.monotonic() - started
                 leave_behind(spec, search.repair, registry, settings)
-                record(cache, process, facts, target, search.repair)
+                record(cache, process, search)
                 raise
             found.seconds = time.monotonic() - started
             if settings.recipe is not None:
@@ -87,7 +93,7 @@ def repair(
                 found.stopped = found.stopped if found.ok else "the recipe that was asked for does not pass"
             reporter.stage("writing the output folder")
             leave_behind(spec, found, registry, settings)
-            record(cache, process, facts, target, found)
+            record(cache, process, search)
     return found
 
 
@@ -136,12 +142,30 @@ def output_folder(spec: CaseSpec, settings: Settings) -> Path:
     return settings.output or Path.cwd() / f"{spec.stem}-autofix"
 
 
-def record(cache: Any, process: CaseProcess, facts: dict[str, Any], target: Target, found: Repair) -> None:
+def record(cache: Any, process: CaseProcess, search: Search) -> None:
     """Put the trials into the cache; a cached recipe that failed its verification is retracted."""
     if cache is None:
         return
     from autofix.cache import CaseRecord
 
+    found = search.repair
     first = found.trials[0].diagnosis if found.trials else None
     case = CaseRecord(process.case_id, process.spec.stem, dict(process.modules), first.symptom if first else "")
-    cache.record(case, environment(), target, found.trials)
+    effects = {t.recipe.id: search.effect(t) for t in found.trials}
+    ended = "solved" if found.ok else "exhausted" if found.stopped == NOTHING_LEFT else "interrupted" if found.stopped == "interrupted" else "budget"
+    installed = registry_id(search.registry) if ended == "exhausted" else ""
+
+    def effect_of(recipe: Recipe) -> Effect:
+        return effects[recipe.id]
+
+    cache.record(case, environment(), found.target, found.trials, stopped=ended, strategies=installed, effect_of=effect_of)
+    hints = {r.id for r in search.first}
+    for trial in found.trials:
+        why = trial.diagnosis.symptom if trial.diagnosis else ""
+        if trial.recipe.id in hints and trial.verdict in (Verdict.FAIL, Verdict.MISMATCH) and why not in OTHER_TARGET:
+            cache.retract(process.case_id, trial.recipe.id, why, environment=environment())
+
+
+def registry_id(registry: Mapping[str, Strategy]) -> str:
+    """Changes when a strategy is added, removed or edited."""
+    return content_id(sorted([s.name, text_id(Path(s.file).read_text())] for s in registry.values()))

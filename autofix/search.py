@@ -24,6 +24,9 @@ from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 DEAD_ENDS = frozenset({"nothing-to-do", "apply-error"})
 PLAIN_TRIAL_SECONDS = 2.0
+NOTHING_LEFT = "no strategy has anything left to propose"
+FIRST_OF_ALL = 1e9
+"""Rank of the stock export: after what the cache knows, before whatever a failure suggests."""
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,8 @@ class Search:
         """Search, minimise, then see to latency; returns the repair."""
         for recipe in self.first:
             self.push(recipe, float("inf"))
-        if not self.first:
-            self.push(Recipe(), float("inf"))
+        self.push(Recipe(), FIRST_OF_ALL)
         winner = self.until(lambda t: t.ok)
-        if winner is None and self.first and not self.out_of_budget():
-            self.push(Recipe(), float("inf"))
-            winner = self.until(lambda t: t.ok)
         if winner is not None:
             self.repair.winner = winner
             self.repair.from_cache = bool(self.first) and winner.recipe.id in {r.id for r in self.first}
@@ -177,7 +176,7 @@ class Search:
             if not self.repair.from_cache:
                 self.minimize()
         elif not self.repair.stopped:
-            self.repair.stopped = "no strategy has anything left to propose"
+            self.repair.stopped = NOTHING_LEFT
         self.repair.seconds = time.monotonic() - self.started
         return self.repair
 
