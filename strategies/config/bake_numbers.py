@@ -43,14 +43,15 @@ class BakeNumbers(ConfigStrategy):
         "capture-error",
         "convert-error",
         "inputs-mismatch",
+        "mismatch-at-other-values",
     )
     effect = Effect.NARROWING
     prior = 0.3
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         leaves = evidence.facts.get("inputs", ())
-        numbers = any(leaf.get("python") or str(leaf.get("kind", "")) in ("int", "float", "number") for leaf in leaves)
-        if numbers and evidence.config.numbers != "baked" and target.allows(Effect.NARROWING):
+        numbers = any(leaf.get("kind") in ("int", "float") for leaf in leaves)
+        if numbers and evidence.config.numbers != "baked":
             yield self.fix()
 
     @staticmethod
@@ -59,5 +60,5 @@ class BakeNumbers(ConfigStrategy):
             raise NothingToDo("numbers are constants already")
         return replace(config, numbers="baked")
 
-    REPAIRS = (Example(POWER, symptom="data-dependent-branch", target={"allow": ["narrowing"]}),)
+    REPAIRS = (Example(POWER, symptom="mismatch-at-other-values", target={"allow": ["narrowing"]}),)
     DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)

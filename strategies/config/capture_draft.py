@@ -19,9 +19,9 @@ from torch import nn
 class Model(nn.Module):
     def forward(self, x, n):
         k = n.item()
-        if k > 2:  # always so in use
-            return x * k
-        return x
+        if k < -100:  # never so
+            return x
+        return x * k
 
 
 def get_inputs():
@@ -50,8 +50,7 @@ class CaptureDraft(ConfigStrategy):
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.config.capture != "export" or any(f.strategy.startswith("capture_") for f in evidence.recipe.fixes):
             return
-        if target.allows(Effect.NARROWING):
-            yield self.fix()
+        yield self.fix()
 
     @staticmethod
     def apply(config: ExportConfig) -> ExportConfig:
@@ -60,4 +59,4 @@ class CaptureDraft(ConfigStrategy):
         return replace(config, capture="draft")
 
     REPAIRS = (Example(GUARD, symptom="data-dependent-branch", target={"allow": ["narrowing"]}),)
-    DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)  # narrowing is not allowed by default
+    DECLINES = (Evidence(Diagnosis("data-dependent-branch", Stage.CAPTURE), config=ExportConfig(capture="trace")),)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from autofix.errors import NothingToDo
-from autofix.recipe import Fix
+from autofix.recipe import Fix, Level
 from autofix.strategy import ConfigStrategy, Evidence, Example
 from autofix.target import ExportConfig, Target
 from autofix.trial import Diagnosis, Stage
@@ -18,18 +19,12 @@ import torch.nn.functional as F
 
 
 class Model(nn.Module):
-    def forward(self, x, grid):
-        return F.grid_sample(x, grid, align_corners=False)
+    def forward(self, theta):
+        return F.affine_grid(theta, (1, 1, 3, 3), align_corners=False)
 
 
 def get_inputs():
-    torch.manual_seed(0)
-    return [torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1]
-
-
-def get_more_inputs():
-    torch.manual_seed(1)
-    return [[torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1]]
+    return [torch.tensor([[[1.0, 0.0, 0.5], [0.0, 2.0, 0.0]]])]
 """
 
 
@@ -41,24 +36,28 @@ class ChangeOpset(ConfigStrategy):
     Why it is safe: the opset says which operators the file may use; the values are the same, and the target's range is kept.
     """
 
-    treats = ("opset-too-low", "unsupported-operator", "opset-not-reached", "convert-error", "invalid-graph", "no-kernel")
+    treats = ("opset-too-low", "unsupported-operator", "opset-not-reached", "capture-error", "convert-error", "invalid-graph", "no-kernel")
     prior = 0.5
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if evidence.recipe.has("change_opset"):
-            return
         now = evidence.config.opset
-        needs = evidence.fact("needs")
+        if sum(f.strategy == "change_opset" for f in evidence.recipe.fixes) > 1:
+            return
+        reached = evidence.diagnosis.symptom == "opset-not-reached"
+        told = re.search(r"added in version (\d+)|opset version >= ?(\d+)|requires opset (\d+)", evidence.fact("message"))
+        needs = "" if reached else evidence.fact("needs") or (next(g for g in told.groups() if g) if told else "")
         if needs.isdigit():
             if max(int(needs), target.min_opset) <= target.max_opset and now != int(needs):
                 yield self.fix(opset=max(int(needs), target.min_opset))
             return
-        if evidence.diagnosis.symptom in ("opset-too-low", "opset-not-reached") or (
-            evidence.diagnosis.symptom in ("no-kernel", "invalid-graph") and evidence.fact("op_type")
+        if (
+            reached
+            or evidence.diagnosis.symptom == "opset-too-low"
+            or (evidence.diagnosis.symptom in ("no-kernel", "invalid-graph") and evidence.fact("op_type"))
         ):
             last = 20 if evidence.config.capture in ("trace", "script", "mixed") else 24
             for opset in (18, min(last, target.max_opset)):  # 18 is what torch.export's translations are written for
-                if target.min_opset <= opset <= target.max_opset and opset != (now or 18):
+                if target.min_opset <= opset <= target.max_opset and opset != now:
                     yield self.fix(opset=opset)
 
     @staticmethod
@@ -70,9 +69,9 @@ class ChangeOpset(ConfigStrategy):
     REPAIRS = (
         Example(
             GRID,
-            symptom="opset-too-low",
-            fix={"opset": 16},
-            start=(Fix("capture_trace", ConfigStrategy.level), Fix("change_opset", ConfigStrategy.level, {"opset": 14})),
+            symptom="capture-error",
+            fix={"opset": 20},
+            start=(Fix("capture_trace", Level.CONFIG), Fix("change_opset", Level.CONFIG, {"opset": 13})),
         ),
     )
     DECLINES = (Diagnosis("opset-too-low", Stage.CONVERT, {"needs": "99"}), Diagnosis("no-kernel", Stage.CHECK))
