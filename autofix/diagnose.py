@@ -137,7 +137,7 @@ def diagnose_error(error: BaseException, stage: Stage, files: Mapping[str, str],
 
 def tests_a_value(code: str) -> bool:
     """Whether a source line is a statement of control flow."""
-    return bool(re.match(r"(if|elif|while|assert)\b|.*\b(if|and|or|not)\b", code))
+    return bool(re.match(r"(if|elif|while|assert)\b|.*\b(if|and|or|not|bool)\b", code))
 
 
 def root_message(chain: list[BaseException], limit: int = 300) -> str:

@@ -19,7 +19,7 @@ PLUMBING += ("/torch/nn/modules/module.py", "/torch/onnx/", "/torch/jit/", "/tor
 """Parts of file names whose frames say nothing about the model."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Site:
     """One place. kind: int, float or bool; `expression` is the symbolic expression that was pinned down."""
 
@@ -29,6 +29,8 @@ class Site:
     line: int
     function: str
     user: bool
+    test: Any = field(default=None, compare=False)  # the sympy expression, and which input axis each of its symbols is
+    symbols: dict[Any, tuple[str, int]] = field(default_factory=dict, compare=False)
 
     @property
     def code(self) -> str:
@@ -36,11 +38,60 @@ class Site:
         return linecache.getline(self.file, self.line).strip()
 
 
+PROBED_SIZES = (*range(1, 66), 100, 127, 128, 129, 200, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025)
+"""Sizes tried, smallest first, to find one that turns a size test over."""
+
+
+def source_axes(shape_env: Any, symbols: Any) -> dict[Any, tuple[str, int]]:
+    """{symbol: (parameter, axis)} of the backed symbols whose source is an axis of an input; axis -1: a Python int input."""
+    found: dict[Any, tuple[str, int]] = {}
+    table = getattr(shape_env, "var_to_sources", None) or {}
+    for symbol in symbols:
+        for source in table.get(symbol, ()):
+            base = getattr(source, "base", None)
+            name = getattr(base if base is not None else source, "local_name", None)
+            if name is not None:
+                found[symbol] = (name, int(source.idx) if base is not None else -1)
+                break
+    return found
+
+
+def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6) -> list[dict[str, int]]:
+    """Sizes {declared symbol: size} at which a size test of the capture would go the other way than on every known set.
+
+    axes: dynamic axes by parameter name. known: the declared symbols' sizes on each verified set, the example's first.
+    A test that one of the known sets turns over has been verified on both sides already.
+    """
+    wanted: list[dict[str, int]] = []
+    for site in watch.sites.values():
+        if site.kind != "bool" or not site.symbols or len(site.symbols) != len(site.test.free_symbols):
+            continue
+        names = {s: axes.get(parameter, {}).get(axis) for s, (parameter, axis) in site.symbols.items()}
+        if None in names.values():
+            continue
+
+        def outcome(sizes: Mapping[str, int], site: Site = site, names: Mapping[Any, Any] = names) -> bool:
+            return bool(site.test.subs({s: sizes[n] for s, n in names.items()}))
+
+        try:
+            seen = {outcome(sizes) for sizes in [*known, *wanted]}
+            if len(seen) > 1:
+                continue
+            found = next((dict(known[0], **{n: size}) for n in dict.fromkeys(names.values()) for size in PROBED_SIZES if outcome(dict(known[0], **{n: size})) not in seen), None)
+        except (TypeError, KeyError, ValueError):
+            continue
+        if found is not None:
+            wanted.append(found)
+        if len(wanted) >= limit:
+            break
+    return wanted
+
+
 @dataclass
 class Watch:
     """What a capture pinned down, in order, each place once."""
 
-    sites: dict[tuple[str, str, int], Site] = field(default_factory=dict)
+    sites: dict[tuple[str, str, int, str], Site] = field(default_factory=dict)
 
     def facts(self, files: Mapping[str, str]) -> dict[str, str]:
         """file, line, function, code of the most telling site (ints before floats before tests, the user's own lines
@@ -83,8 +134,11 @@ def watch_sizes(files: Mapping[str, str]) -> Iterator[Watch]:
             if getattr(self, "constant", None) is None and getattr(self, "expr", None) is not None and self.expr.free_symbols:
                 frame, user = model_frame(files)
                 if frame is not None:
-                    site = Site(kind, str(self.expr)[:120], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, user)
-                    watch.sites.setdefault((kind, site.file, site.line), site)
+                    text, code = str(self.expr)[:120], frame.f_code
+                    key = (kind, code.co_filename, frame.f_lineno, text)
+                    if key not in watch.sites:
+                        symbols = source_axes(self.shape_env, self.expr.free_symbols)
+                        watch.sites[key] = Site(kind, text, code.co_filename, frame.f_lineno, code.co_name, user, self.expr, symbols)
             return original(self, file, line)
 
         return guard
