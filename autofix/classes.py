@@ -86,11 +86,14 @@ def float_of_class(plan: LeafPlan, value: Any, kind: str, constants: list[float]
     elif kind == "zeros":
         out = torch.zeros_like(real)
     elif kind == "wide":
-        exponent = 10 * torch.rand(real.shape, generator=rng) - 7
+        exponent = 7 * torch.rand(real.shape, generator=rng) - 4
         sign = torch.where(torch.rand(real.shape, generator=rng) < 0.5, -1.0, 1.0)
         out = 10.0**exponent * sign * (0.05 if value.dtype in (torch.float16, torch.bfloat16) else 1.0)
         if unit:
             out = torch.where(torch.rand(real.shape, generator=rng) < 0.5, 10.0 ** (exponent.clamp(max=0)), (out > 0).float())
+    elif kind == "tiny":
+        smallest = 1e-3 if value.dtype in (torch.float16, torch.bfloat16) else 1e-7
+        out = real / scale * smallest * 10.0 ** (3 * torch.rand(real.shape, generator=rng))
     elif kind == "ties":
         choice = torch.tensor([*SPECIAL, *constants, *(-c for c in constants)])
         if unit:
@@ -130,6 +133,11 @@ def integers_of_class(plan: LeafPlan, value: Any, kind: str, rng: torch.Generato
     if kind == "negative" and plan.role != "lengths":
         flat = plan.example.detach().reshape(-1)
         return flat[torch.randperm(flat.numel(), generator=rng)].reshape(plan.example.shape) if plan.example.shape == value.shape else value
+    if kind in ("shifted", "tenfold") and plan.role == "tokens" and value.dim():
+        # the lowest entry is often the padding: behind a random point of each row
+        size = value.shape[-1]
+        cut = torch.randint(1, size + 1, (*value.shape[:-1], 1), generator=rng)
+        return torch.where(torch.arange(size) < cut, value, torch.full_like(value, low))
     if kind == "positive" and plan.role == "lengths":
         return torch.full_like(value, plan.tied[1])
     return value
@@ -152,16 +160,24 @@ def past_range_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Genera
     return torch.randint(low, high + 1, plan.shape(sizes), generator=rng).to(plan.example.dtype)
 
 
-def nonfinite_leaf(value: Any, rng: torch.Generator) -> Any:
-    """A float tensor with NaN, +Inf and -Inf at one place each, in different rows where there are any."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() == 0:
+def odd_places(count: int, rng: torch.Generator) -> list[int]:
+    """Up to three places, spread over `count` elements in order."""
+    start = int(torch.randint(0, count, (), generator=rng))
+    return list(dict.fromkeys((start + k * count // 3) % count for k in range(3)))
+
+
+def nonfinite_leaf(value: Any, places: list[int]) -> Any:
+    """A float tensor with NaN, +Inf and -Inf at these places."""
+    out = value.clone()
+    for place, odd in zip(places, (float("nan"), float("inf"), float("-inf")), strict=False):
+        out.view(-1)[place] = odd
+    return out
+
+
+def zero_beside(value: Any, places: list[int], count: int) -> Any:
+    """A leaf of the same number of elements with 0 at these places, where the other leaf is NaN or infinite."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() != count:
         return value
     out = value.clone()
-    flat = out.view(-1)
-    count = flat.numel()
-    places = [int(torch.randint(0, count, (), generator=rng))]
-    if count > 2:
-        places += [(places[0] + count // 3) % count, (places[0] + 2 * count // 3) % count]
-    for place, odd in zip(places, (float("nan"), float("inf"), float("-inf")), strict=False):
-        flat[place] = odd
+    out.view(-1)[torch.tensor(places)] = 0
     return out

@@ -4,6 +4,7 @@ Watch(files) is a context manager for one call:
   watch.arcs      {(code name, line, jump offset, next offset): times} of conditional jumps in the user's files
   watch.outcomes  {(file, line, truth)} of tensors that were tested
   watch.sites     [{file, line, function, kind, locals, user_file?, user_line?}], one a place and kind
+  watch.numbers   [(site key, tensor)] of float tensors that became a Python number
   watch.tests     [(site key, truth, margin or None)]; a margin is a tensor that is positive where the test holds
 OperatorLog is a dispatch mode that lists the aten operators of one call with their source lines.
 """
@@ -148,6 +149,7 @@ class Watch(TorchFunctionMode):
         self.outcomes: set[tuple[str, int, bool]] = set()
         self.sites: dict[tuple[str, int, str], dict[str, Any]] = {}
         self.tests: list[tuple[tuple[str, int], bool, Any]] = []
+        self.numbers: list[tuple[tuple[str, int], Any]] = []
         self._compared: dict[int, tuple[Any, Any]] = {}
         self._before: Any = None
 
@@ -220,6 +222,8 @@ class Watch(TorchFunctionMode):
             if user is not None:
                 site["user_file"], site["user_line"] = real_path(user.f_code.co_filename), user.f_lineno
             self.sites[file, line, kind] = site
+        if self.margins and kind in ("item", "float", "int") and isinstance(value, torch.Tensor) and value.numel() == 1:
+            self.numbers.append(((file, line), value))
         if kind == "bool":
             self.outcomes.add((file, line, bool(out)))
             if self.margins:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from torch.overrides import TorchFunctionMode
 
 from autofix.adapter import as_output_tensor, bind_arguments, input_leaves, output_leaves, rebuild_value
 from autofix.case import Case, InputSet
@@ -52,6 +55,8 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal in dtype, shape and values; NaN equals NaN."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    if a.layout != torch.strided or a.is_quantized:
+        a, b = (t.dequantize() if t.is_quantized else t.to_dense() for t in (a, b))
     if a.numel() == 0:
         return True
     with torch.no_grad():
@@ -139,6 +144,18 @@ def to_double(value: Any) -> Any:
     return value
 
 
+class DoubleMode(TorchFunctionMode):
+    """Reads every request for float32 as one for float64, for models that name their type."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def wider(value: Any) -> Any:
+            return torch.float64 if value is torch.float32 else value
+
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        return func(*map(wider, args), **{k: wider(v) for k, v in (kwargs or {}).items()})
+
+
 class Eager:
     """The model of a Case; see the module's docstring. Leaves are [(dotted name, tensor or number)] in forward's order."""
 
@@ -161,6 +178,7 @@ class Eager:
         self._double: Any = None
         self._double_failed = ""
         self._double_ran = False
+        self._double_mode = False
 
     def fresh(self) -> Any:
         """A model as it was built, in eval mode."""
@@ -192,26 +210,50 @@ class Eager:
         after = {n: t.detach().clone() for n, t in model.named_buffers() if n in self.mutated_buffers} if self.mutated_buffers else {}
         return EagerCall(outputs, seconds, before, after)
 
+    def call_for_gradients(self, leaves: Leaves, watch: Any) -> Leaves:
+        """Run under `watch` with gradients on; gives the float leaves that require them. Raises what forward raises, but for what
+        happens after the watch has all it needs."""
+        inputs = [(n, v.detach().clone().requires_grad_(v.is_floating_point()) if isinstance(v, torch.Tensor) else v) for n, v in leaves]
+        rest = iter([v for _, v in inputs])
+        args, kwargs = rebuild_value(list(self.template[0]), rest), rebuild_value(dict(self.template[1]), rest)
+        self.calls += 1
+        try:
+            with warnings.catch_warnings(), torch.enable_grad(), watch:
+                warnings.simplefilter("ignore")
+                self.ready()(*args, **kwargs)
+        except Exception:
+            if not watch.tests and not watch.numbers:
+                raise
+        return [(n, v) for n, v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
+
     def call64(self, leaves: Leaves, template: Any = None, state: dict[str, torch.Tensor] | None = None) -> Leaves | None:
         """The outputs of the model in double precision, or None where it can't run so (`why_no_float64` tells)."""
         if self._double_failed:
             return None
-        try:
-            if self._double is None or self.fresh_each_call:
-                if 2 * self.bytes > LARGEST_FLOAT64_BYTES:
-                    raise MemoryError("the model is too large to be copied in float64")
-                self._double = (self.fresh() if self.pristine is not None else copy.deepcopy(self.model))._apply(to_double).eval()
-            for name, value in (state or {}).items():
-                self._double.get_buffer(name).copy_(to_double(value))
-            with default_dtype(torch.float64):
-                outputs = self.call([(n, to_double(v)) for n, v in leaves], self._double, template).outputs
-            self._double_ran = True
+        wide = [(n, to_double(v)) for n, v in leaves]
+        reason = ""
+        for mode in (self._double_mode,) if self._double_ran else (False, True):
+            try:
+                model = self._double_model()
+                for name, value in (state or {}).items():
+                    model.get_buffer(name).copy_(to_double(value))
+                with default_dtype(torch.float64), DoubleMode() if mode else nullcontext():
+                    outputs = self.call(wide, model, template).outputs
+            except Exception as error:
+                reason = reason or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+                continue
+            self._double_ran, self._double_mode = True, mode
             return outputs
-        except Exception as error:
-            if self._double_ran:
-                return None  # it works as such; only this set does not
-            self._double_failed = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
-            return None
+        if not self._double_ran:  # else it works as such, and only this set does not
+            self._double_failed = reason
+        return None
+
+    def _double_model(self) -> Any:
+        if self._double is None or self.fresh_each_call:
+            if 2 * self.bytes > LARGEST_FLOAT64_BYTES:
+                raise MemoryError("the model is too large to be copied in float64")
+            self._double = (self.fresh() if self.pristine is not None else copy.deepcopy(self.model))._apply(to_double).eval()
+        return self._double
 
     @property
     def why_no_float64(self) -> str:

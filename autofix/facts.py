@@ -14,12 +14,15 @@ from autofix.eager import Eager, EagerCall
 
 def watch_given(eager: Eager) -> Watch:
     """One call of the example under a Watch; an empty Watch where the model does not bear it."""
+    from autofix.reference import forget_compiled_code
+
     files = frozenset(eager.case.sources)
     watch = Watch(files, margins=True)
     try:
         with watch:
             watch.outputs = eager.call(eager.example).outputs
     except Exception:
+        forget_compiled_code()
         watch.outputs = None
     return watch
 

@@ -1,14 +1,125 @@
-"""Search for inputs on which a tensor test comes out the other way: gradient steps on its margin, else shifts and scalings."""
+"""Search for inputs on which a tensor test comes out the other way.
+
+A test's margin (positive where it holds; see coverage.py) is differentiated with respect to the float inputs, and the inputs move along the gradient
+until the margin changes its sign with some room. Numbers taken from tensors (item, float, int) are moved to both sides of the source's constants.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from autofix.coverage import Watch
+
 if TYPE_CHECKING:
-    from autofix.coverage import Watch
+    from autofix.eager import Leaves
     from autofix.inputs import Explorer
+
+STEPS = 5
+"""Gradient steps per test."""
 
 
 def flip_tests(explorer: Explorer, watch: Watch) -> None:
-    """Not yet searched here; random_search covers the rest."""
-    return None
+    """Try to see both outcomes of every test, and both sides of every number that decides a branch."""
+    if not any(p.is_float for p in explorer.plans) or not explorer.half_seen:
+        return
+    for key in unseen_tests(explorer)[: 2 if explorer.big else 8]:
+        flip_one(explorer, key)
+    if watch.numbers and explorer.half_seen and not explorer.big:
+        for key in dict.fromkeys(k for k, _ in watch.numbers):
+            move_number(explorer, key)
+
+
+def unseen_tests(explorer: Explorer) -> list[tuple[str, int]]:
+    """Places of tests that came out one way only."""
+    seen: dict[tuple[str, int], set[bool]] = {}
+    for file, line, truth in sorted(explorer.outcomes):
+        seen.setdefault((file, line), set()).add(truth)
+    return [key for key, truths in seen.items() if len(truths) == 1]
+
+
+def starts(explorer: Explorer) -> Iterator[Leaves]:
+    """Where a search begins: the example, then sets that eager took."""
+    yield explorer.eager.example
+    for one in explorer.candidates[:2]:
+        yield one.leaves
+
+
+def seen_both(explorer: Explorer, key: tuple[str, int]) -> bool:
+    """Whether a test has come out both ways."""
+    return (*key, True) in explorer.outcomes and (*key, False) in explorer.outcomes
+
+
+def flip_one(explorer: Explorer, key: tuple[str, int]) -> None:
+    """Newton-like steps on the margin nearest to zero at this place."""
+    for leaves in starts(explorer):
+        for step in range(STEPS):
+            if explorer.spent or seen_both(explorer, key):
+                return
+            probe = Watch(explorer.files, trace=False, margins=True)
+            try:
+                floats = explorer.eager.call_for_gradients(leaves, probe)
+            except Exception:
+                break
+            margins = [m for k, _, m in probe.tests if k == key and isinstance(m, torch.Tensor) and m.numel() == 1 and m.requires_grad]
+            if not margins:
+                break
+            margin = min(margins, key=lambda m: abs(float(m.detach())))
+            room = (0.1 + 0.4 * step) * max(abs(float(margin.detach())), 1e-2)
+            goal = -room if float(margin.detach()) > 0 else room
+            moved = move_towards(explorer, leaves, floats, margin, goal)
+            if moved is None:
+                break
+            leaves = moved
+            one = explorer.attempt(f"other outcome of the test at line {key[1]}", "values", leaves, quiet=True)
+            if one is not None and one.features:
+                one.must = seen_both(explorer, key)
+
+
+def move_towards(explorer: Explorer, leaves: Leaves, floats: Leaves, value: Any, goal: float) -> Leaves | None:
+    """The leaves after the step that takes `value` to `goal` if it were linear; None where it does not depend on them."""
+    try:
+        slopes = torch.autograd.grad(value.reshape(()), [v for _, v in floats], allow_unused=True)
+    except RuntimeError:
+        return None
+    total = sum(float((g.double() ** 2).sum()) for g in slopes if g is not None)
+    if not 1e-20 < total < 1e20:
+        return None
+    factor = (goal - float(value.detach())) / total
+    plans = {p.name: p for p in explorer.plans}
+    changes: dict[str, Any] = {}
+    for (name, leaf), slope in zip(floats, slopes, strict=True):
+        if slope is not None:
+            new = leaf.detach() + factor * slope
+            changes[name] = new.clamp(0, 1) if "unit" in plans[name].traits else new
+    if not all(bool(torch.isfinite(v).all()) for v in changes.values()):
+        return None
+    return [(n, changes.get(n, v)) for n, v in leaves]
+
+
+def move_number(explorer: Explorer, key: tuple[str, int]) -> None:
+    """Move a number taken from a tensor to both sides of 0 and of the source's constants, and keep what takes a new branch."""
+    goals = dict.fromkeys([0.0, *explorer.floats[:6], *map(float, explorer.integers[:6])])
+    for constant in goals:
+        for side in (0.01, -0.01, 0.2, -0.2):
+            leaves = explorer.eager.example
+            for _ in range(2):
+                if explorer.spent or not explorer.half_seen:
+                    return
+                probe = Watch(explorer.files, trace=False, margins=True)
+                try:
+                    floats = explorer.eager.call_for_gradients(leaves, probe)
+                except Exception:
+                    return
+                values = [v for k, v in probe.numbers if k == key and v.requires_grad]
+                if not values:
+                    return
+                moved = move_towards(explorer, leaves, floats, values[0], constant + side * max(abs(constant), 1.0))
+                if moved is None:
+                    return
+                leaves = moved
+                one = explorer.attempt(f"number at line {key[1]} near {constant:g}", "values", leaves, quiet=True)
+                if one is not None and one.features:
+                    break

@@ -8,13 +8,14 @@ generate_sets(eager, first, watch, facts) -> (kept candidates, dropped [{set, wh
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from autofix.case import one_line
-from autofix.classes import class_leaf, nonfinite_leaf, past_range_integers, source_constants, wide_integers
+from autofix.classes import class_leaf, nonfinite_leaf, odd_places, past_range_integers, source_constants, wide_integers, zero_beside
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests
@@ -25,7 +26,8 @@ CLASS_NAMES = {
     "other": "other values",
     "negative": "negative values",
     "zeros": "zeros",
-    "wide": "tiny to large magnitudes",
+    "wide": "small to large magnitudes",
+    "tiny": "tiny values",
     "ties": "ties and thresholds",
     "positive": "positive values",
     "shifted": "rows far up and down",
@@ -33,13 +35,18 @@ CLASS_NAMES = {
 }
 TIE_BREAKERS = ("aten.topk", "aten.kthvalue", "aten.median", "aten.mode")
 """Operators for which PyTorch does not say which of equal entries it takes."""
-NAN_OPERATORS = (
-    "aten.isnan aten.isinf aten.isfinite aten.nan_to_num aten.heaviside aten.xlogy aten.nansum aten.nanmean aten.nanmedian aten.max aten.min aten.maximum "
-    "aten.minimum aten.fmax aten.fmin aten.clamp aten.amax aten.amin aten.aminmax aten.argmax aten.argmin aten.sort aten.argsort aten.sign aten.atan2 "
-    "aten.grid_sampler_2d aten.gt aten.lt aten.ge aten.le aten.eq aten.ne aten.where aten.masked_fill aten.baddbmm aten.addmm aten.relu aten.hardtanh "
-    "aten.logaddexp aten.cummax aten.cummin aten.pow aten.bucketize aten.searchsorted aten.round aten.floor aten.remainder aten.fmod aten.special_xlog1py"
-).split()
+NAN_OPERATORS = frozenset(
+    "isnan isinf isfinite nan_to_num heaviside xlogy nansum nanmean nanmedian max min maximum minimum fmax fmin clamp clamp_min clamp_max amax amin aminmax "
+    "argmax argmin sort argsort sign atan2 grid_sampler_2d gt lt ge le eq ne where masked_fill hardtanh logaddexp cummax cummin bucketize searchsorted "
+    "special_xlog1py relu".split()
+)
 """Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
+SPREADERS = frozenset(
+    "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm cumsum cumprod prod softmax "
+    "_softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru rnn_tanh dot mv addmv "
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _fft_r2c _fft_c2c _fft_c2r index_add scatter_add max_pool2d_with_indices avg_pool2d".split()
+)
+"""Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
 
 
 @dataclass
@@ -93,6 +100,7 @@ class Explorer:
         self.dropped: list[dict[str, str]] = []
         self.last_error = ""
         self.last_watch: Watch | None = None
+        self.unwatchable = getattr(watch, "outputs", None) is None
 
     @property
     def spent(self) -> bool:
@@ -117,10 +125,14 @@ class Explorer:
         watch = Watch(self.files, trace=not self.big or bool(self.files), margins=margins)
         self.last_watch, self.last_error = watch, ""
         try:
-            with watch:
+            with nullcontext() if self.unwatchable else watch:
                 call = self.eager.call(leaves)
         except Exception as error:
             self.last_error = one_line(error, 160)
+            if self.unwatchable:
+                from autofix.reference import forget_compiled_code
+
+                forget_compiled_code()
             if not quiet:
                 self.dropped.append({"set": name, "why": self.last_error})
             return None
@@ -185,7 +197,7 @@ def value_sets(explorer: Explorer) -> None:
         if one is None and not explorer.spent:
             one = fewer_changes(explorer, kind)
         if one is not None:
-            one.must = kind in ("other", "negative", "zeros", "wide", "ties", "shifted")
+            one.must = kind in ("other", "negative", "zeros", "wide", "tiny", "ties", "shifted")
             one.advisory = loose and kind in ("zeros", "ties")
 
 
@@ -239,54 +251,103 @@ def number_sets(explorer: Explorer) -> None:
 
 
 def integer_sets(explorer: Explorer) -> None:
-    """Integers past the observed range, kept only where eager takes them for plain numbers: nothing indexes with them."""
+    """Integers past the observed range: of any size and sign where eager takes them for plain numbers, else up to the size of a table
+    of the model that they may index."""
     open_leaves = [p for p in explorer.plans if p.is_tensor and not p.is_float and not p.is_bool and p.role == "tokens" and p.example.numel() > 1]
     if not open_leaves or explorer.big:
         return
-    for name, make in (("integers past the range seen", past_range_integers), ("integers of any size", wide_integers)):
-        for group in [open_leaves] + ([[p] for p in open_leaves] if len(open_leaves) > 1 else []):
-            chosen = {p.name for p in group}
+    tables = sorted(table_sizes(explorer.eager.model), reverse=True)
+    makers = [("integers of any size", wide_integers), ("integers past the range seen", past_range_integers)]
+    makers += [(f"integers up to {n - 1}", table_maker(n)) for n in tables[:4] if any(n > p.high + 1 for p in open_leaves)]
+    groups = [open_leaves] + ([[p] for p in open_leaves] if len(open_leaves) > 1 else [])
+    for group in groups:
+        chosen = {p.name for p in group}
+        where = "" if len(group) == len(open_leaves) else f" in {group[0].name}"
+        accepted = 0
+        for name, make in makers:
             leaves = [
                 (p.name, make(p, explorer.sizes, explorer.rng) if p.name in chosen else fresh_leaf(p, explorer.sizes, "usual", explorer.rng))
                 for p in explorer.plans
             ]
-            one = explorer.attempt(name if len(group) == len(open_leaves) else f"{name} in {group[0].name}", "values", leaves, quiet=True)
+            one = explorer.attempt(name + where, "values", leaves, quiet=True)
             if one is not None:
                 one.must = True
-                break
+                accepted += 1
+                if accepted == 2 or name.startswith("integers up to"):
+                    break
+        if accepted and len(group) == len(open_leaves):
+            return
+
+
+def table_sizes(model: Any) -> set[int]:
+    """Numbers of rows of the tables in a model: what `num_embeddings` says, and the leading sizes of two-dimensional buffers."""
+    found = {int(m.num_embeddings) for m in model.modules() if isinstance(getattr(m, "num_embeddings", None), int)}
+    return found | {int(b.shape[0]) for b in model.buffers() if b.dim() == 2 and b.layout == torch.strided}
+
+
+def table_maker(count: int) -> Any:
+    """A maker of integers that index a table of `count` rows."""
+
+    def make(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -> Any:
+        top = min(count - 1, torch.iinfo(plan.example.dtype).max)
+        return torch.randint(0, top + 1, plan.shape(sizes), generator=rng).to(plan.example.dtype)
+
+    return make
 
 
 def nonfinite_sets(explorer: Explorer) -> None:
-    """NaN and infinity at a few places, where eager takes them."""
-    if explorer.big or not any(p.is_float for p in explorer.plans):
+    """NaN and infinity at a few places of one float leaf at a time, where eager takes them."""
+    floats = [p for p in explorer.plans if p.is_float and p.example.numel()]
+    if explorer.big or not floats:
         return
-    leaves = explorer.leaves_of(lambda p: nonfinite_leaf(fresh_leaf(p, explorer.sizes, "usual", explorer.rng), explorer.rng))
-    one = explorer.attempt("NaN and infinity", "nonfinite", leaves)
-    if one is not None:
-        one.must = True
-        one.advisory = not nan_matters(explorer, one)
+    for plan in floats[:4]:
+        count = plan.example.numel()
+        name = "NaN and infinity" + (f" in {plan.name}" if len(floats) > 1 else "")
+        partners = any(p is not plan and p.example.numel() == count for p in floats)
+        for beside in (False, True) if partners else (False,):
+            places = odd_places(count, explorer.rng)
+            leaves = []
+            for p in explorer.plans:
+                value = fresh_leaf(p, explorer.sizes, "usual", explorer.rng)
+                value = nonfinite_leaf(value, places) if p is plan else zero_beside(value, places, count) if beside else value
+                leaves.append((p.name, value))
+            one = explorer.attempt(name + (" against zeros" if beside else ""), "nonfinite", leaves)
+            if one is not None:
+                one.must = True
+                one.advisory = not nan_matters(explorer, one)
 
 
 def nan_matters(explorer: Explorer, one: Candidate) -> bool:
     """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    count = sum(int((~torch.isfinite(v)).sum()) for _, v in one.leaves if isinstance(v, torch.Tensor) and v.is_floating_point())
-    given = any(
-        isinstance(v, torch.Tensor) and v.is_floating_point() and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in s.args
-    )
+    def is_real(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    given = any(is_real(v) and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in [*s.args, *s.kwargs.values()])
     found = [given]
+    shapes = {tuple(v.shape) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
 
     class Spread(TorchDispatchMode):
+        """Follows the tensors that hold the input's own NaN, each in the place of one element."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.single: dict[int, Any] = {}
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = str(func)
-            if any(name.startswith(o + ".") or name.startswith(o + "_.") for o in NAN_OPERATORS):
-                for value in args:
-                    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0:
-                        odd = int(torch.isnan(value).sum())
-                        if 0 < odd <= count and odd < value.numel():
-                            found[0] = True
-            return func(*args, **(kwargs or {}))
+            name = str(func).split(".")[1].rstrip("_")
+            tensors = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if is_real(v)]
+            # the input itself is known by its shape and its NaN: forward gets a copy
+            odd = [v for v in tensors if (id(v) in self.single or tuple(v.shape) in shapes) and v.numel() and not bool(torch.isfinite(v).all())]
+            if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
+                found[0] = True
+            out = func(*args, **(kwargs or {}))
+            if odd and name not in SPREADERS:
+                for value in out if isinstance(out, (list, tuple)) else (out,):
+                    if is_real(value):
+                        self.single[id(value)] = value
+            return out
 
     try:
         with Spread():

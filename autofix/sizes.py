@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from autofix.values import LeafPlan, fresh_leaf
@@ -49,6 +50,7 @@ def size_sets(explorer: Explorer) -> None:
             constrained_sizes(explorer, symbol)
     if not explorer.big:
         threshold_sizes(explorer)
+        rounding_sizes(explorer)
         further_sizes(explorer)
         empty_sizes(explorer)
 
@@ -140,6 +142,25 @@ def threshold_sizes(explorer: Explorer) -> None:
                     try_sizes(explorer, f"{symbol}={size}", {**base, symbol: size}, quiet=True)
 
 
+def rounding_sizes(explorer: Explorer) -> None:
+    """For models that resize: sizes n at which floor(i * (n / m)) and floor(i / (m / n)) in float32 pick other source pixels, for target sizes m
+    that the source names. PyTorch computes the first, ONNX Runtime the second."""
+    if not any("upsample_nearest" in name for name in explorer.facts["operators"]):
+        return
+    f = np.float32
+    found: list[int] = []
+    for m in (c for c in explorer.integers if c <= 512):
+        steps = np.arange(m, dtype=np.float32)
+        pairs = (n for n in range(3, 96) if (np.floor(steps * f(n / m)) != np.floor(steps / f(m / n))).any())
+        found += [n for _, n in zip(range(2), pairs, strict=False)]
+    for symbol, n in explorer.sizes.items():
+        for size in dict.fromkeys(found):
+            if size != n and not symbol.startswith("b"):
+                one = try_sizes(explorer, f"{symbol}={size}", {**explorer.sizes, symbol: size}, quiet=True)
+                if one is not None:
+                    one.must = True
+
+
 def further_sizes(explorer: Explorer) -> None:
     """A few more sizes, for parities and for loops that turn more often: one more, double, quadruple."""
     base = explorer.sizes
@@ -154,9 +175,13 @@ def further_sizes(explorer: Explorer) -> None:
 
 
 def empty_sizes(explorer: Explorer) -> None:
-    """Size 0 of each axis that may count nothing (detections, points, nodes; not batch or time)."""
+    """Size 0 of each axis that may count nothing: detections, points, nodes; not batch or time. It counts against a file where the symbol leads
+    its tensors (a list of things); elsewhere it is advisory, and left out where a recurrent layer would take the process down."""
+    recurrent = any(name in explorer.facts["modules"] for name in ("LSTM", "GRU", "RNN"))
     for symbol in explorer.sizes:
-        if not NEVER_EMPTY.fullmatch(symbol):
-            one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
-            if one is not None:
-                one.must = True
+        leads = all(axis == 0 for plan in explorer.plans for axis, s in plan.axes.items() if s == symbol)
+        if NEVER_EMPTY.fullmatch(symbol) or (recurrent and not leads):
+            continue
+        one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
+        if one is not None:
+            one.must, one.advisory = True, not leads

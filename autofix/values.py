@@ -14,7 +14,7 @@ import torch
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 """Values at which tests and roundings decide; constants of the source come on top."""
-VALUE_CLASSES = ("other", "negative", "zeros", "wide", "ties", "positive", "shifted", "tenfold")
+VALUE_CLASSES = ("other", "negative", "zeros", "wide", "tiny", "ties", "positive", "shifted", "tenfold")
 
 
 @dataclass
@@ -136,9 +136,10 @@ def integer_role(plan: LeafPlan, leaves: list[tuple[str, Any]], axes: dict[str, 
         for axis in others:
             if axis[1] == total and axis not in own and total > 1:
                 return "grid", axis
-    if is_row and value.numel() > 1 and low >= 0:
+    counts = named("count", "size", "len", "split", "num", "n_", "sect")
+    if is_row and value.numel() > 1 and low >= 0 and (low > 0 or counts):
         for axis in others:
-            if axis[1] == int(value.sum()) and axis not in own and axis[1] > 1 and not named("ids", "label", "mask"):
+            if axis[1] == int(value.sum()) and axis not in own and axis[1] > 1 and (axis[0] or counts) and not named("ids", "label", "mask"):
                 return "partition", axis
     if low >= 0 and high <= 1 and (value.dim() > 1 or named("mask", "valid", "pad")) and (high == 1 or named("mask", "valid", "pad", "type")):
         return "mask", ("", 0)

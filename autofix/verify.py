@@ -177,7 +177,7 @@ def conclude(rows: list[dict[str, Any]], reference: Reference, signature: dict[s
         symptom = "run-error" if at_example else f"run-error-at-{where}"
     elif first["problem"] == "shape" and at_example:
         symptom = "shape-mismatch"
-    elif first["problem"] in ("nan", "inf"):
+    elif first["problem"] in ("nan", "inf") and (first["kind"] == "nonfinite" or not first["resized"]):
         symptom = "mismatch-nonfinite"
     else:
         symptom = f"mismatch-at-{where}"
