@@ -135,3 +135,36 @@ class TestRewriter(cst.CSTTransformer):
 def uses_helper(code: Any, name: str) -> bool:
     """Whether a module's text calls a helper."""
     return f"{name}(" in str(code)
+
+
+class _Appended(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Call(self, node: cst.Call) -> None:
+        func = node.func
+        if isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend") and isinstance(func.value, cst.Name):
+            self.names.add(func.value.value)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        if isinstance(node.target, cst.Name) and isinstance(node.value, (cst.List, cst.ListComp)):
+            self.names.add(node.target.value)
+
+
+class ListReaders(cst.CSTTransformer):
+    """torch.stack, torch.cat and len of the lists that a function appends to, by helpers that know lists grown in the graph."""
+
+    def __init__(self, body: Any, helpers: set[str]) -> None:
+        found = _Appended()
+        for s in body:
+            s.visit(found)
+        self.names, self.helpers = found.names, helpers
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        if not updated_node.args or not isinstance(updated_node.args[0].value, cst.Name) or updated_node.args[0].value.value not in self.names:
+            return updated_node
+        new = {"torch.stack": "stack_list", "torch.cat": "cat_list", "torch.concat": "cat_list", "len": "list_length"}.get(code_of(updated_node.func))
+        if new is None:
+            return updated_node
+        self.helpers.add(new)
+        return updated_node.with_changes(func=cst.Name(new))

@@ -10,7 +10,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import TestRewriter, code_of, flag_call
+from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call
 from autofix.surgery.source_names import EVERYTHING, contains, else_statements, exposed, falls_through, parameter_names, statements, uses_of
 
 
@@ -157,6 +157,9 @@ class FlowRewriter:
         body = statements(node.body)
         doc = body[:1] if node.get_docstring() is not None else []
         new = self.block(body[len(doc) :], set(), parameter_names(node.params), tail=True, raw=False)
+        lists = ListReaders(body, self.helpers)
+        if self.changed and lists.names:
+            new = [s.visit(lists) for s in new]
         return node.with_changes(body=node.body.with_changes(body=[*doc, *new])) if isinstance(node.body, cst.IndentedBlock) else node
 
     def block(self, body: Sequence[Any], live: set[str], defined: Any, *, tail: bool, raw: bool) -> list[Any]:

@@ -57,8 +57,13 @@ def lower_size(value: Any) -> Any:
     return size_bound(value, False)
 
 
+def as_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in a dtype; itself where it has it already."""
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
 def as_scalar(value: Any, dtype: torch.dtype) -> torch.Tensor:
-    return torch.scalar_tensor(torch.sym_ite(value, 1, 0) if isinstance(value, torch.SymBool) else value, dtype=dtype)
+    return torch.scalar_tensor(value, dtype=torch.bool).to(dtype) if isinstance(value, torch.SymBool) else torch.scalar_tensor(value, dtype=dtype)
 
 
 def merge_slot(a: Any, b: Any) -> Any:
@@ -107,7 +112,7 @@ def merge_slot(a: Any, b: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 value = as_scalar(value, self.dtype)
                 value = value.reshape([1] * self.dim)
-            value = value.to(self.dtype)
+            value = as_dtype(value, self.dtype)
             sizes = [torch.scalar_tensor(value.shape[d], dtype=torch.int64) for d in self.vary] if self.dim > 1 else []
             return [value.reshape(-1).clone() if self.flat else value.clone(memory_format=torch.contiguous_format), *sizes]
 

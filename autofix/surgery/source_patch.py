@@ -11,7 +11,7 @@ from typing import Any
 
 import libcst as cst
 
-RUNTIME_FILES = ("source_merge.py", "source_runtime.py", "source_loops.py", "source_numbers.py", "source_arrays.py")
+RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "runtime", "items", "loops", "whiles", "numbers", "arrays"))
 MARK = "# RUNTIME BEGINS\n"
 
 

@@ -19,15 +19,15 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 
-def _tracing() -> bool:
+def is_tracing() -> bool:
     return bool(torch.compiler.is_exporting())
 
 
-def _symbolic(value: Any) -> bool:
+def is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _shape_env(fake: Any = None) -> Any:
+def current_shape_env(fake: Any = None) -> Any:
     from torch._guards import detect_fake_mode
 
     mode = detect_fake_mode(fake)
@@ -59,15 +59,24 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
                 return tuple(self._index(i) for i in index)
             if isinstance(index, list) and index and all(type(i) in (int, bool) for i in index):
                 return self._constant((index,), {})
+            if isinstance(index, slice):
+                return slice(*[self._end(e) for e in (index.start, index.stop, index.step)])
             return index
+
+        def _end(self, end: Any) -> Any:
+            if not isinstance(end, torch.Tensor):
+                return end
+            if self.table is None and id(end) not in self.made:
+                self.seen[id(end)] = end
+            return (self.table or {}).get(id(end), end).item()
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
             # A constant made inside a branch can't be lifted out of it by the exporter, so it is made outside and passed in.
-            if func in (torch.tensor, torch.as_tensor) and not any(map(_symbolic, pytree.tree_leaves((args, kwargs)))):
+            if func in (torch.tensor, torch.as_tensor) and not any(map(is_symbolic, pytree.tree_leaves((args, kwargs)))):
                 return self._constant(args, kwargs)
             if func in (torch.tensor, torch.as_tensor) and not isinstance(args[0], torch.Tensor):
-                out = _tensor_of(args[0], **kwargs)
+                out = nested_tensor_of(args[0], **kwargs)
                 self.made[id(out)] = out
                 return out
             if func in (torch.Tensor.__setitem__, torch.Tensor.__getitem__):
@@ -76,6 +85,8 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
                 fill = torch.full((), args[2], dtype=args[0].dtype, device=args[0].device)
                 self.made[id(fill)] = fill
                 args = (args[0], args[1], fill)
+            if func in (torch.Tensor.__setitem__, torch.Tensor.__getitem__) and any(isinstance(i, torch.SymInt) for i in pytree.tree_leaves(args[1])):
+                func = assign_view if func is torch.Tensor.__setitem__ else symbolic_view
             if self.table is not None:
                 args, kwargs = pytree.tree_map(lambda v: self.table.get(id(v), v) if isinstance(v, torch.Tensor) else v, (args, kwargs))
                 return func(*args, **kwargs)
@@ -91,10 +102,37 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
     return Watch()
 
 
-def _tensor_of(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> torch.Tensor:
+def assign_view(tensor: torch.Tensor, index: Any, value: torch.Tensor) -> None:
+    """tensor[index] = value for an index of numbers and slices, some of them known only at run time."""
+    symbolic_view(tensor, index).copy_(value)
+
+
+def symbolic_view(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+    """tensor[index] for an index of numbers and slices, some of them known only at run time."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(i, (torch.Tensor, list)) for i in items):
+        return tensor[tuple(torch.scalar_tensor(i, dtype=torch.int64) if isinstance(i, torch.SymInt) else i for i in items)]
+    if Ellipsis in items:
+        at, used = items.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in items)
+        items[at : at + 1] = [slice(None)] * (tensor.dim() - used)
+    dim = 0
+    for item in items:
+        if item is None:
+            tensor = tensor.unsqueeze(dim)
+        elif isinstance(item, slice):
+            if item != slice(None):
+                tensor = torch.ops.aten.slice.Tensor(tensor, dim, item.start, item.stop, item.step or 1)
+        else:
+            tensor = tensor.select(dim, item)
+            continue
+        dim += 1
+    return tensor
+
+
+def nested_tensor_of(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> torch.Tensor:
     """torch.tensor(data) for nested lists that hold sizes or 0-d tensors, without leaving the graph."""
     if isinstance(data, (list, tuple)):
-        return torch.stack([_tensor_of(d, dtype, device) for d in data]) if data else torch.zeros(0, dtype=dtype, device=device)
+        return torch.stack([nested_tensor_of(d, dtype, device) for d in data]) if data else torch.zeros(0, dtype=dtype, device=device)
     if isinstance(data, torch.Tensor):
         return data.detach().clone().to(dtype=dtype, device=device)
     kind = dtype or (
@@ -104,7 +142,7 @@ def _tensor_of(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> to
 
 
 @contextlib.contextmanager
-def _quiet(scratch: bool) -> Any:
+def quiet_sizes(scratch: bool) -> Any:
     """Sizes inside a branch must not become conditions on the whole model; a scratch run leaves no trace at all."""
     import torch.fx.experimental._config as config
     from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
@@ -113,21 +151,29 @@ def _quiet(scratch: bool) -> Any:
         stack.enter_context(config.patch(backed_size_oblivious=True))
         if scratch:
             stack.enter_context(disable_proxy_modes_tracing())
-            env = _shape_env()
+            env = current_shape_env()
             if env is not None:
                 stack.enter_context(env.ignore_fresh_unbacked_symbols())
         yield
 
 
-def _scratch(fn: Any, args: Any) -> tuple[Any, Any]:
+def scratch_run(fn: Any, args: Any) -> tuple[Any, Any]:
     """What `fn` returns for copies of `args`, and what it reads."""
     watch = watch_reads()
-    with _quiet(scratch=True), watch:
+    with quiet_sizes(scratch=True), watch:
         out = fn(*pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, args))
+        note_results(watch, out)
     return out, watch
 
 
-def _captured(watches: list[Any], own: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
+def note_results(watch: Any, out: Any) -> None:
+    """Tensors that a branch returns untouched count as read."""
+    for v in pytree.tree_leaves(out):
+        if isinstance(v, torch.Tensor):
+            v.view_as(v)
+
+
+def outside_reads(watches: list[Any], own: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
     """Keys (id of a tensor, or text of a constant) and tensors that must be passed into a branch."""
     skip = {id(v) for v in own}
     keys: dict[Any, torch.Tensor] = {}
@@ -140,43 +186,49 @@ def _captured(watches: list[Any], own: list[Any]) -> tuple[list[Any], list[torch
     return list(keys), list(keys.values())
 
 
-def _cells(fn: Any, found: dict[int, Any]) -> dict[int, Any]:
+def cell_values(fn: Any) -> list[Any]:
+    """What a function reads from enclosing functions, and its defaults."""
+    found = list(fn.__defaults__ or ()) + list((fn.__kwdefaults__ or {}).values())
+    for cell in fn.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            found.append(cell.cell_contents)
+    return found
+
+
+def closed_sizes(fn: Any, found: dict[int, Any]) -> dict[int, Any]:
     """Sizes that a function (and the functions it closes over) reads from enclosing functions, by id."""
-    for cell in getattr(fn, "__closure__", None) or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            continue
+    for value in cell_values(fn) if isinstance(fn, types.FunctionType) else ():
         for leaf in pytree.tree_leaves(value):
             if isinstance(leaf, (torch.SymInt, torch.SymBool, torch.SymFloat)):
                 found[id(leaf)] = leaf
             elif isinstance(leaf, types.FunctionType) and leaf is not fn:
-                _cells(leaf, found)
+                closed_sizes(leaf, found)
     return found
 
 
-def _rebound(fn: Any, table: dict[int, Any]) -> Any:
+def rebound(fn: Any, table: dict[Any, Any]) -> Any:
     """The function with the sizes it closes over replaced by those of `table`."""
-    if not getattr(fn, "__closure__", None) or not table:
+    if not isinstance(fn, types.FunctionType) or not closed_sizes(fn, {}):
         return fn
 
     def swap(leaf: Any) -> Any:
-        return _rebound(leaf, table) if isinstance(leaf, types.FunctionType) and leaf is not fn else table.get(id(leaf), leaf)
+        return rebound(leaf, table) if isinstance(leaf, types.FunctionType) and leaf is not fn else table.get(id(leaf), leaf)
 
     cells = []
-    for cell in fn.__closure__:
+    for cell in fn.__closure__ or ():
         try:
             cells.append(types.CellType(pytree.tree_map(swap, cell.cell_contents)))
         except ValueError:
             cells.append(cell)
-    new = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells))
-    new.__kwdefaults__ = fn.__kwdefaults__
+    defaults = pytree.tree_map(swap, fn.__defaults__) if fn.__defaults__ else None
+    new = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, defaults, tuple(cells))
+    new.__kwdefaults__ = pytree.tree_map(swap, fn.__kwdefaults__) if fn.__kwdefaults__ else None
     return new
 
 
 def as_flag(test: Any) -> Any:
     """The truth value of `test` as Python would take it: a bool, a SymBool or a 0-d bool tensor."""
-    if isinstance(test, torch.Tensor) and _tracing():
+    if isinstance(test, torch.Tensor) and is_tracing():
         return test.reshape(()).to(torch.bool) if test.dtype is not torch.bool or test.dim() else test
     if isinstance(test, (torch.SymInt, torch.SymFloat)):
         return test != 0
@@ -186,7 +238,7 @@ def as_flag(test: Any) -> Any:
 def flag_tensor(test: Any) -> torch.Tensor:
     """A truth value as a 0-d bool tensor."""
     if isinstance(test, torch.SymBool):
-        return traced_if(test, lambda: (torch.ones((), dtype=torch.bool),), lambda: (torch.zeros((), dtype=torch.bool),))[0]
+        return torch.scalar_tensor(test, dtype=torch.bool)
     return test if isinstance(test, torch.Tensor) else torch.full((), bool(test), dtype=torch.bool)
 
 
@@ -220,16 +272,16 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     dtypes, the merged value is a tensor (or size) that holds either.
     """
     flag = as_flag(test)
-    if isinstance(flag, bool) or not _tracing():
+    if isinstance(flag, bool) or not is_tracing():
         return then(*values) if flag else other(*values)
     from torch._higher_order_ops.cond import cond_op
 
-    (a, watch_a), (b, watch_b) = _scratch(then, values), _scratch(other, values)
+    (a, watch_a), (b, watch_b) = scratch_run(then, values), scratch_run(other, values)
     leaves, spec, slots = merge_results(a, b)
     operands, own = pytree.tree_flatten(values)
     moving = [i for i, v in enumerate(operands) if isinstance(v, (torch.Tensor, torch.SymInt))]
-    keys, captured = _captured([watch_a, watch_b], [operands[i] for i in moving])
-    sizes = _cells(then, _cells(other, {}))
+    keys, captured = outside_reads([watch_a, watch_b], [operands[i] for i in moving])
+    sizes = closed_sizes(then, closed_sizes(other, {}))
     names = [*keys, *sizes]
     captured += sizes.values()
 
@@ -240,12 +292,12 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
                 full[i] = v.clone() if isinstance(v, torch.Tensor) else v
             table = dict(zip(names, inner[len(moving) :]))
             with watch_reads(table):
-                out = spec(_rebound(fn, table)(*pytree.tree_unflatten(full, own)))
+                out = spec(rebound(fn, table)(*pytree.tree_unflatten(full, own)))
                 return tuple(t for slot, v in zip(slots, out) for t in slot.pack(v))
 
         return run
 
-    with _quiet(scratch=False):
+    with quiet_sizes(scratch=False):
         packed = list(cond_op(flag, branch(then), branch(other), (*[operands[i] for i in moving], *captured)))
     out = []
     for slot in slots:

@@ -1,0 +1,112 @@
+"""What a rewritten `for` runs over: ranges, rows, chunks whose number is known only at run time. Pasted like source_runtime.py."""
+
+from __future__ import annotations
+
+# RUNTIME BEGINS
+import types
+from typing import Any
+
+import torch
+
+
+def counted_items(count: Any, get: Any) -> Any:
+    """`count` items; `get(i)` gives one."""
+    return types.SimpleNamespace(count=count, get=get)
+
+
+def as_size(value: Any) -> Any:
+    """A number that may be a tensor, as a Python int or a size."""
+    return value.item() if isinstance(value, torch.Tensor) and torch.compiler.is_exporting() else int(value) if isinstance(value, torch.Tensor) else value
+
+
+def row_of(tensor: torch.Tensor, i: Any, dim: int = 0) -> torch.Tensor:
+    """tensor.select(dim, i) for an index that is known only at run time."""
+    if type(i) is int:
+        return tensor.select(dim, i)
+    return tensor.index_select(dim, torch.scalar_tensor(i, dtype=torch.int64).reshape(1)).squeeze(dim)
+
+
+def loop_items(items: Any) -> Any:
+    """A list or range of items, or counted items where their number is symbolic."""
+    if getattr(items, "is_rows", False):
+        items = items.data
+    if isinstance(items, torch.Tensor):
+        return loop_unbind(items)
+    return items
+
+
+def loop_range(*args: Any) -> Any:
+    """range() whose ends may be sizes or tensors."""
+    ends = [as_size(a) for a in args]
+    if all(type(a) in (int, bool) for a in ends):
+        return range(*ends)
+    start, stop, step = (0, ends[0], 1) if len(ends) == 1 else (*ends, 1) if len(ends) == 2 else tuple(ends)
+    if type(step) is not int:
+        raise TypeError("a range whose step is known only at run time can't be captured")
+    span = stop - start if step > 0 else start - stop
+    return counted_items(torch.sym_max(0, (span + abs(step) - 1) // abs(step)), lambda i: start + i * step)
+
+
+def loop_enumerate(items: Any, start: int = 0) -> Any:
+    """enumerate() over items whose number may be symbolic."""
+    inner = loop_items(items)
+    if not hasattr(inner, "get"):
+        return list(enumerate(inner, start))
+    get = inner.get
+    return counted_items(inner.count, lambda i: (i + start, get(i)))
+
+
+def loop_zip(*sequences: Any) -> Any:
+    """zip() over items whose number may be symbolic."""
+    inner = [loop_items(s) for s in sequences]
+    if not any(hasattr(s, "get") for s in inner):
+        return list(zip(*inner))
+    if not all(hasattr(s, "get") for s in inner):
+        inner = [s if hasattr(s, "get") else loop_items(torch.stack(list(s))) for s in inner]
+    gets = [s.get if hasattr(s, "get") else (lambda i, s=torch.stack(list(s)): row_of(s, i)) for s in inner]
+    counts = [s.count if hasattr(s, "get") else len(s) for s in inner]
+    count = counts[0]
+    for c in counts[1:]:
+        count = count if str(c) == str(count) else torch.sym_min(count, c)
+    return counted_items(count, lambda i: tuple(g(i) for g in gets))
+
+
+def loop_reversed(items: Any) -> Any:
+    """reversed() over items whose number may be symbolic."""
+    inner = loop_items(items)
+    if not hasattr(inner, "get"):
+        return list(reversed(list(inner)))
+    get, count = inner.get, inner.count
+    return counted_items(count, lambda i: get(count - 1 - i))
+
+
+def loop_unbind(tensor: torch.Tensor, dim: int = 0) -> Any:
+    """tensor.unbind(dim) for an axis of symbolic size."""
+    count = tensor.shape[dim]
+    if type(count) is int:
+        return list(tensor.unbind(dim))
+    return counted_items(count, lambda i: row_of(tensor, i, dim))
+
+
+def loop_split(tensor: torch.Tensor, size: Any, dim: int = 0) -> Any:
+    """tensor.split(size, dim) where the number of pieces is symbolic."""
+    count = tensor.shape[dim]
+    size = as_size(size)
+    if isinstance(size, (list, tuple)) or (type(count) is int and type(size) is int):
+        return list(tensor.split(size, dim))
+
+    def piece(i: Any) -> torch.Tensor:
+        length = torch.sym_min(size, count - i * size)
+        torch._check(length >= 0)
+        torch._check(i * size + length <= count)
+        return tensor.narrow(dim, i * size, length)
+
+    return counted_items(torch.sym_max(1, (count + size - 1) // size), piece)
+
+
+def loop_chunk(tensor: torch.Tensor, chunks: int, dim: int = 0) -> Any:
+    """tensor.chunk(chunks, dim) where the number of pieces is symbolic."""
+    count = tensor.shape[dim]
+    if type(count) is int:
+        return list(tensor.chunk(chunks, dim))
+    return loop_split(tensor, (count + chunks - 1) // chunks, dim)

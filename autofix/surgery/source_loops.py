@@ -1,0 +1,210 @@
+"""Loops whose number of turns is known only at run time, as while_loop. Pasted into rewritten files like source_runtime.py."""
+
+from __future__ import annotations
+
+from autofix.surgery.source_items import counted_items, loop_items
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, is_same_constant, number_dtype, promoted_dtype, upper_size
+from autofix.surgery.source_runtime import (
+    all_of,
+    as_flag,
+    closed_sizes,
+    flag_tensor,
+    is_tracing,
+    none_of,
+    outside_reads,
+    quiet_sizes,
+    rebound,
+    traced_if,
+    watch_reads,
+)
+
+# RUNTIME BEGINS
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def traced_for(items: Any, step: Any, *values: Any) -> tuple[Any, ...]:
+    """`for item in items: stop, *values = step(item, *values)`, until `stop` holds; returns the values."""
+    items = loop_items(items)
+    if isinstance(items, range) and len(items) > 2 and is_tracing() and _stops_in_graph(step, items[0], values):
+        items = counted_items(len(items), lambda i, items=items: items.start + i * items.step)
+    if hasattr(items, "count") and hasattr(items, "get"):
+        get, count = items.get, items.count
+
+        def turn(i: Any, *now: Any) -> Any:
+            stop, *new = step(get(i), *now)
+            return (stop, i + 1, *new)
+
+        return traced_loop(lambda i, *now: i < count, turn, (0, *values), count, counter=True)[1:]
+    stop: Any = False
+    for item in items:
+        if stop is True:
+            break
+        if stop is False:
+            stop, *new = step(item, *values)
+            stop, values = as_flag(stop), tuple(new)
+        else:
+            stop, *new = traced_if(stop, lambda *now: (True, *now), lambda *now, item=item: step(item, *now), *values)
+            values = tuple(new)
+    return values
+
+
+def traced_while(test: Any, step: Any, *values: Any, bound: Any = None) -> tuple[Any, ...]:
+    """`while test(*values): stop, *values = step(*values)`, until `stop` holds. `bound`: a known limit on the number of turns."""
+    turns = 0
+    while True:
+        flag = as_flag(test(*values))
+        if flag is False:
+            return values
+        if flag is not True or turns == 48 or (is_tracing() and _ends_in_graph(test, step, values)):
+            return traced_loop(test, step, values, None if bound is None else bound - turns)
+        stop, *new = step(*values)
+        values, turns = tuple(new), turns + 1
+        if as_flag(stop) is True:
+            return values
+
+
+def _stops_in_graph(step: Any, item: Any, values: Any) -> bool:
+    """Whether only the graph knows if a turn is the last one."""
+    with quiet_sizes(scratch=True), watch_reads():
+        return not isinstance(as_flag(step(item, *pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, values))[0]), bool)
+
+
+def _ends_in_graph(test: Any, step: Any, values: Any) -> bool:
+    """Whether, after one more turn, only the graph knows if the loop goes on."""
+    with quiet_sizes(scratch=True), watch_reads():
+        stop, *new = step(*pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, values))
+        return not isinstance(as_flag(stop), bool) or not isinstance(as_flag(test(*new)), bool)
+
+
+def opened(value: Any) -> Any:
+    """Lists that grew in the graph as plain containers of their tensor."""
+    if getattr(value, "is_rows", False):
+        return {"rows": value.data, "ragged": value.ragged}
+    if isinstance(value, (list, tuple)):
+        return type(value)(opened(v) for v in value) if type(value) in (list, tuple) else value
+    return value
+
+
+def closed(value: Any) -> Any:
+    """The inverse of `opened`."""
+    if isinstance(value, dict) and set(value) == {"rows", "ragged"}:
+        return grown_rows(value["rows"], value["ragged"])
+    if type(value) in (list, tuple):
+        return type(value)(closed(v) for v in value)
+    return value
+
+
+def grown_rows(data: Any, ragged: Any) -> Any:
+    """A list of tensors kept as one tensor: stacked along a new first axis, or (`ragged`) joined along that axis."""
+
+    class Rows:
+        is_rows = True
+
+        def __init__(self) -> None:
+            self.data, self.ragged = data, ragged
+
+        def append(self, item: Any) -> None:
+            item = item if isinstance(item, torch.Tensor) else torch.scalar_tensor(item, dtype=self.data.dtype)
+            new = item.unsqueeze(0) if self.ragged is None else item
+            self.data = torch.cat([self.data, new.to(self.data.dtype)], self.ragged or 0)
+
+        def extend(self, items: Any) -> None:
+            for item in items:
+                self.append(item)
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.data[index]
+
+        def __bool__(self) -> bool:
+            raise TypeError("whether a list that grew in the graph is empty is known only at run time")
+
+    return Rows()
+
+
+def as_rows(items: list[Any], like: Any) -> Any:
+    """A Python list as grown rows; `like` holds at least one element of the kind."""
+    tensors = [v if isinstance(v, torch.Tensor) else torch.scalar_tensor(v) for v in like]
+    dim = tensors[0].dim()
+    free = [d for d in range(dim) if any(not is_same_constant(t.shape[d], tensors[0].shape[d]) or not _known(t.shape[d]) for t in tensors)]
+    if len(free) > 1:
+        raise TypeError("a list of tensors that differ along several axes can't be kept in the graph")
+    if not free:
+        shape = [0, *tensors[0].shape]
+        start = torch.zeros(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+        rows = grown_rows(start, None)
+    else:
+        shape = [0 if d == free[0] else s for d, s in enumerate(tensors[0].shape)]
+        rows = grown_rows(torch.zeros(shape, dtype=tensors[0].dtype, device=tensors[0].device), free[0])
+    for item in items:
+        rows.append(item)
+    return rows
+
+
+def _known(size: Any) -> bool:
+    return type(size) is int or not any(str(s).startswith("u") for s in size.node.expr.free_symbols)
+
+
+def stack_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
+    """torch.stack for lists that may have grown in the graph."""
+    if not getattr(items, "is_rows", False):
+        return torch.stack(items, dim)
+    if items.ragged is not None:
+        raise TypeError("tensors of several sizes can't be stacked")
+    return items.data.movedim(0, dim) if dim else items.data
+
+
+def cat_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
+    """torch.cat for lists that may have grown in the graph."""
+    if not getattr(items, "is_rows", False):
+        return torch.cat(items, dim)
+    data = items.data
+    if items.ragged is not None:
+        if dim % data.dim() != items.ragged:
+            raise TypeError("tensors of several sizes can be joined along the axis that differs only")
+        return data
+    dim = dim % (data.dim() - 1)
+    return data.movedim(0, dim).flatten(dim, dim + 1)
+
+
+def list_length(items: Any) -> Any:
+    """len() that keeps sizes of tensors and of grown lists symbolic."""
+    if getattr(items, "is_rows", False):
+        return items.data.shape[0]
+    return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
+
+
+def loop_slot(first: Any, last: Any, changed: bool) -> Any:
+    """How one leaf is carried through a loop: "fixed", "number" or "tensor"; `vary` are the axes whose size changes."""
+
+    class Slot:
+        def __init__(self) -> None:
+            self.first, self.vary, self.kind = first, (), "fixed"
+            self.growth: dict[int, int] = {}
+            self.caps: dict[int, Any] = {}
+            if not changed:
+                return
+            if is_number(first) and is_number(last):
+                self.kind, self.dtype = "number", promoted_dtype(number_dtype(first), number_dtype(last))
+                return
+            if not isinstance(last, torch.Tensor) or not (isinstance(first, torch.Tensor) or is_number(first) or first is UNSET):
+                raise TypeError(f"a loop turns {type(first).__name__} into {type(last).__name__}")
+            self.kind, self.dtype = "tensor", last.dtype
+            if first is UNSET:
+                self.first = torch.zeros([s if _known(s) else 0 for s in last.shape], dtype=last.dtype, device=last.device)
+            elif is_number(first):
+                if not all(_known(s) for s in last.shape):
+                    raise TypeError("a loop turns a number into a tensor of unknown size")
+                self.dtype = promoted_dtype(number_dtype(first), last.dtype) if last.dtype.is_floating_point else last.dtype
+                self.first = as_scalar(first, last.dtype).expand(last.shape)
+            else:
+                self.dtype = promoted_dtype(first.dtype, last.dtype)
+                if first.dim() != last.dim():
+                    raise TypeError(f"a loop turns {first.dim()} dimensions into {last.dim()}")
+            sizes = zip(self.first.shape, last.shape)
+            self.vary = tuple(d for d, (m, n) in enumerate(sizes) if not is_same_constant(m, n))
+            self.first = as_dtype(self.first, self.dtype)
+
+    return Slot()

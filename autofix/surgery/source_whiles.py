@@ -1,0 +1,215 @@
+"""The one loop that all rewritten loops come down to: while_loop over variables of any kind. Pasted like source_runtime.py."""
+
+from __future__ import annotations
+
+from autofix.surgery.source_loops import as_rows, closed, loop_slot, opened
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, lower_size, upper_size
+from autofix.surgery.source_runtime import as_flag, closed_sizes, flag_tensor, is_tracing, note_results, outside_reads, quiet_sizes, rebound, watch_reads
+
+# RUNTIME BEGINS
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def flat_values(values: Any) -> tuple[list[Any], Any]:
+    """Leaves and structure of the variables of a loop; None and UNSET are leaves."""
+    return pytree.tree_flatten(opened(list(values)), is_leaf=lambda v: v is None or v is UNSET)
+
+
+def probe_turn(test: Any, step: Any, leaves: list[Any], spec: Any) -> tuple[Any, list[Any], list[bool], Any]:
+    """One turn on copies, without a trace: (stop, values after it, which leaves it changed, what it read)."""
+    watch = watch_reads()
+    with quiet_sizes(scratch=True):
+        now = [v.clone() if isinstance(v, torch.Tensor) else v for v in leaves]
+    with quiet_sizes(scratch=True), watch:
+        versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in now]
+        values = closed(pytree.tree_unflatten(now, spec))
+        flag_tensor(as_flag(test(*values)))
+        stop, *new = step(*values)
+        after, _ = flat_values(new)
+        note_results(watch, after)
+        changed = [
+            len(after) != len(now) or a is not b or (isinstance(b, torch.Tensor) and b._version != n) for a, b, n in zip(after, now, versions)
+        ]
+    for v in now:
+        watch.seen.pop(id(v), None)
+    return stop, new, changed, watch
+
+
+def align_lists(before: Any, after: Any) -> list[Any]:
+    """The variables before a turn with lists that the turn lengthened turned into grown rows."""
+    out = []
+    for old, new in zip(before, after):
+        if isinstance(old, list) and (getattr(new, "is_rows", False) or (isinstance(new, list) and len(new) != len(old))):
+            out.append(as_rows(old, [new.data[0]] if getattr(new, "is_rows", False) else new))
+        else:
+            out.append(old)
+    return out
+
+
+def trial_leaf(slot: Any, shift: int) -> Any:
+    """A stand-in for a carried leaf: a number without a value, a tensor whose changing axes have small sizes."""
+    if slot.kind == "fixed":
+        return slot.first
+    if slot.kind == "number":
+        blank = torch.zeros((), dtype=slot.dtype)
+        return torch.ops.aten.alias(blank).item() if slot.dtype is torch.int64 else blank
+    sizes = [sum(map(ord, str(s))) % 5 + shift if d in slot.vary else s for d, s in enumerate(slot.first.shape)]
+    return torch.zeros(sizes, dtype=slot.dtype, device=slot.first.device)
+
+
+def plan_loop(test: Any, step: Any, values: list[Any]) -> tuple[list[Any], Any, list[Any], bool, Any]:
+    """(variables, their structure, one slot a leaf, whether the loop may stop itself, what it reads), found by trial turns."""
+    leaves, spec = flat_values(values)
+    stop, new, changed, watch = probe_turn(test, step, leaves, spec)
+    values = align_lists(values, new)
+    leaves, spec = flat_values(values)
+    stop, new, changed, watch = probe_turn(test, step, leaves, spec)
+    after, spec_after = flat_values(new)
+    if len(after) != len(leaves):
+        raise TypeError("a container changes its shape in a loop")
+    slots = [loop_slot(a, b, c) for a, b, c in zip(leaves, after, changed)]
+    for _ in range(4):
+        grown: list[dict[int, Any]] = []
+        for shift in (3, 5):
+            with quiet_sizes(scratch=True):
+                trial = [trial_leaf(s, shift) for s in slots]
+            stop, new, changed, watch = probe_turn(test, step, trial, spec)
+            after, _ = flat_values(new)
+            grown.append({})
+            for i, (slot, now, b) in enumerate(zip(slots, trial, after)):
+                for d in slot.vary:
+                    top = upper_size(b.shape[d])
+                    grown[-1][i, d] = None if top is None else top - now.shape[d]
+        with quiet_sizes(scratch=True):
+            fresh = [loop_slot(s.first if s.kind == "fixed" else t, b, c) for s, t, b, c in zip(slots, trial, after, changed)]
+        stable = True
+        for i, (slot, found) in enumerate(zip(slots, fresh)):
+            wider = found.kind != "fixed" and (slot.kind == "fixed" or slot.dtype != found.dtype or set(found.vary) - set(slot.vary))
+            if wider:
+                stable = False
+                if slot.kind == "fixed":
+                    slots[i] = loop_slot(leaves[i], after[i], True)
+                else:
+                    slot.dtype, slot.vary = found.dtype, tuple(sorted({*slot.vary, *found.vary}))
+                    slot.first = as_dtype(slot.first, slot.dtype) if isinstance(slot.first, torch.Tensor) else slot.first
+        if stable:
+            break
+    for i, slot in enumerate(slots):
+        for d in slot.vary:
+            one, two = grown[0].get((i, d)), grown[1].get((i, d))
+            slot.growth[d] = one if one == two else None
+    return values, spec, slots, as_flag(stop) is not False, watch
+
+
+def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = False) -> Any:
+    """`while test(*values): stop, *values = step(*values)` until `stop` holds, as one while_loop.
+
+    bound: most turns there can be, or None. counter: the first variable counts turns from 0 up to `bound`.
+    Variables whose size changes are kept in buffers that hold their largest size.
+    """
+    if not is_tracing():
+        stop: Any = False
+        while not stop and test(*values):
+            stop, *values = step(*values)
+        return tuple(values)
+    from torch._higher_order_ops.while_loop import while_loop_op
+
+    values, spec, slots, stops, watch = plan_loop(test, step, list(values))
+    for slot in slots:
+        for d in slot.vary:
+            size, growth = slot.first.shape[d], slot.growth[d]
+            if growth is None or (growth > 0 and bound is None):
+                raise TypeError("how large a variable of a loop may become is not known before it runs")
+            slot.caps[d] = size if growth <= 0 else size + growth * bound
+
+    state: list[Any] = [torch.zeros((), dtype=torch.bool)] if stops else []
+    for slot in slots:
+        state += pack_leaf(slot, slot.first)
+    reads = closed_sizes(test, closed_sizes(step, {}))
+    for slot in slots:
+        if slot.kind == "fixed" and isinstance(slot.first, torch.SymInt):
+            reads[id(slot.first)] = slot.first
+        for cap in slot.caps.values():
+            if isinstance(cap, torch.SymInt):
+                reads[id(cap)] = cap
+    if isinstance(bound, torch.SymInt):
+        reads[id(bound)] = bound
+    keys, captured = outside_reads([watch], [])
+    for slot in slots:
+        if slot.kind == "fixed" and isinstance(slot.first, torch.Tensor) and id(slot.first) not in keys:
+            keys.append(id(slot.first))
+            captured.append(slot.first)
+    names, extra = [*keys, *reads], [*captured, *reads.values()]
+    held = len(state)
+
+    def variables(inner: Any) -> tuple[Any, Any]:
+        table = dict(zip(names, inner[held:]))
+        return table, closed(pytree.tree_unflatten(unpack_state(slots, list(inner[int(stops) : held]), table, bound if counter else None), spec))
+
+    def go(*inner: Any) -> Any:
+        table, now = variables(inner)
+        with watch_reads(table):
+            flag = flag_tensor(as_flag(rebound(test, table)(*now)))
+            return torch.logical_and(inner[0].logical_not(), flag) if stops else flag.clone()
+
+    def turn(*inner: Any) -> Any:
+        table, now = variables(inner)
+        with watch_reads(table):
+            stop, *new = rebound(step, table)(*now)
+            out = [flag_tensor(as_flag(stop)).clone()] if stops else []
+            for slot, leaf in zip(slots, flat_values(new)[0]):
+                out += pack_leaf(slot, leaf, table)
+            return tuple(out)
+
+    with quiet_sizes(scratch=False):
+        done = while_loop_op(go, turn, tuple(state), tuple(extra))
+    out = unpack_state(slots, list(done[int(stops) :]), {}, None, inside=False)
+    return tuple(closed(pytree.tree_unflatten(out, spec)))
+
+
+def pack_leaf(slot: Any, value: Any, table: Any = None) -> list[torch.Tensor]:
+    """The tensors that carry one leaf: the value, filled up to its largest size, and its size along each changing axis."""
+    if slot.kind == "fixed":
+        return []
+    if slot.kind == "number":
+        return [as_dtype(value if isinstance(value, torch.Tensor) else as_scalar(value, slot.dtype), slot.dtype).reshape(()).clone()]
+    value = as_dtype(value, slot.dtype)
+    if value.dim() < slot.first.dim():
+        value = value.expand(slot.first.shape)
+    sizes = []
+    for d in slot.vary:
+        cap = (table or {}).get(id(slot.caps[d]), slot.caps[d])
+        size = value.shape[d]
+        sizes.append(torch.scalar_tensor(size, dtype=torch.int64))
+        room = cap - size
+        torch._check(room >= 0)
+        value = torch.cat([value, value.new_zeros([room if i == d else n for i, n in enumerate(value.shape)])], d)
+        if value.shape[d] is not cap:
+            value = value.narrow(d, 0, cap)
+    return [value.clone(memory_format=torch.contiguous_format), *sizes]
+
+
+def unpack_state(slots: list[Any], tensors: list[torch.Tensor], table: Any, turns: Any, inside: bool = True) -> list[Any]:
+    """The leaves from the tensors that carry them; `turns`: the first leaf counts from 0 to this."""
+    out: list[Any] = []
+    for slot in slots:
+        if slot.kind == "fixed":
+            out.append(table.get(id(slot.first), slot.first) if not isinstance(slot.first, torch.Tensor) else slot.first)
+            continue
+        value: Any = tensors.pop(0)
+        if slot.kind == "number" and slot.dtype is torch.int64:
+            value = value.item()
+            if turns is not None:
+                torch._check(value >= 0)
+                torch._check(value < table.get(id(turns), turns))
+        for d in slot.vary:
+            size = tensors.pop(0).item()
+            torch._check(size >= 0)
+            torch._check(size <= table.get(id(slot.caps[d]), slot.caps[d]))
+            value = value.narrow(d, 0, size)
+        turns = None
+        out.append(value.clone() if inside and isinstance(value, torch.Tensor) else value)
+    return out
