@@ -1,0 +1,39 @@
+"""Which of a family's operators a model needs replaced; plain strings, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autofix.strategy import Evidence
+
+SAME_OPERATOR = {
+    "inverse": "linalg_inv",
+    "linalg_tensorinv": "linalg_inv",
+    "qr": "linalg_qr",
+    "cholesky": "linalg_cholesky",
+    "linalg_det": "linalg_det",
+    "special_erfinv": "erfinv",
+    "linalg_lu_factor": "linalg_lu_factor",
+}
+"""Composite operators by the operator that they run in eager mode."""
+
+
+def operator_key(name: str) -> str:
+    """The name that an operator shares with its variants: "aten._linalg_solve_ex.default", "linalg_solve" and "prims.linalg_solve.default" have one key."""
+    parts = name.split(".")
+    bare = parts[1] if len(parts) > 1 else parts[0]
+    bare = bare.strip("_").removesuffix("_ex")
+    return SAME_OPERATOR.get(bare, bare)
+
+
+def operators_to_replace(evidence: Evidence, names: Iterable[str]) -> list[str]:
+    """Those of `names` (ATen names that a family can replace) that the model runs, the failing one included, sorted.
+
+    Empty where another family's operator is at fault.
+    """
+    known = {name: operator_key(name) for name in names}
+    failing = operator_key(evidence.fact("operator")) if evidence.fact("operator") else ""
+    if failing and failing not in known.values():
+        return []
+    used = {operator_key(name) for name in evidence.operators} | {failing}
+    return sorted(name for name, key in known.items() if key in used)
