@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autofix.scopes import BUILTINS, Imported, Use
-from autofix.sourcefile import BundleError, SourceFile, Unit, import_edits, is_ours, read_source_file, strategy_text
+from autofix.sourcefile import BundleError, SourceFile, Unit, banner, import_edits, is_ours, name_span, read_source_file, strategy_text
 
 STRATEGIES = "autofix.strategies."
 """Strategies are imported as `from autofix.strategies.NAME import NAME`, whatever folder their file is in."""
@@ -265,7 +265,7 @@ class Bundle:
         waiting = [(unit, False)]
         while waiting:
             one, called = waiting.pop()
-            if (id(one), called) in seen or (called and id(one) in seen):
+            if id(one) in seen:
                 continue
             seen.add(id(one))
             for use in one.uses:
@@ -293,7 +293,9 @@ class Bundle:
                 continue
             span = name_span(lines, node, use.name)
             if span is None:
-                raise BundleError(f"{unit.file.path}:{getattr(node, 'lineno', 0)}: {use.name} has to be renamed and stands in a place that can't be edited")
+                raise BundleError(
+                    f"{unit.file.path}:{getattr(node, 'lineno', 0)}: {use.name} has to be renamed and stands in a place that can't be edited"
+                )
             replaced.setdefault(span[0], []).append((span[1], span[2], new))
         edits = import_edits(unit.file, ast.Module([unit.node], []))
         out: list[str] = []
@@ -342,28 +344,3 @@ class Bundle:
                 apart = "\n\n" if before is None or before.defines or unit.defines else ""
                 out += apart + self.unit_text(unit) + "\n"
         return out
-
-
-def banner(file: SourceFile) -> str:
-    """The comment above what one file gives; a text without a path has its own."""
-    if not file.path:
-        return file.summary and f"# --- {file.summary}\n"
-    path = Path(file.path)
-    parts = path.parts
-    start = max((i for i, p in enumerate(parts[:-1]) if p in ("autofix", "strategies")), default=len(parts) - 2)
-    return f"# --- from {'/'.join(parts[start:])}: {file.summary}\n"
-
-
-def name_span(lines: list[str], node: ast.AST, name: str) -> tuple[int, int, int] | None:
-    """(line number, first byte, last byte) of a name's place, or None."""
-    number = getattr(node, "lineno", 0)
-    line = lines[number - 1].encode()
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global)):
-        found = re.search(rb"\b%s\b" % name.encode(), line[node.col_offset :])
-        return (number, node.col_offset + found.start(), node.col_offset + found.end()) if found else None
-    start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-    if isinstance(node, ast.Name) and line[start:end] != name.encode():
-        # before Python 3.12 places inside f-strings are not known
-        found = re.search(rb"(?<=[{( ,\[.])%s\b(?!=)" % name.encode(), line)
-        return (number, found.start(), found.end()) if found else None
-    return number, start, end

@@ -9,6 +9,7 @@ import argparse
 import copy
 import hashlib
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -133,7 +134,9 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
     call = eager.call(leaves, chain, template)
     wide = eager.call64(leaves, template, call.state_before) if plan.float64 == "yes" else None
     outputs64 = [v for _, v in wide] if wide is not None and len(wide) == len(call.outputs) else None
-    floor = float_noise(eager, leaves, call.outputs, template) if outputs64 is None and not plan.mutated_buffers and eager.pristine is not None else None
+    floor = None
+    if outputs64 is None and not plan.mutated_buffers and eager.pristine is not None:
+        floor = float_noise(eager, leaves, call.outputs, template)
     args, kwargs = eager.arguments(leaves, template)
     noise = None if floor is None else [v for _, v in floor]
     return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after)
@@ -237,6 +240,7 @@ def fix_main(plan: FixPlan, script: str) -> int:
     options = parser.parse_args()
     output = Path(options.output or os.path.join(os.path.dirname(os.path.abspath(script)), "model.onnx")).absolute()
     warnings.filterwarnings("ignore")
+    logging.getLogger("torch").setLevel(logging.ERROR)
     try:
         rows = reproduce(plan, find_model_file(plan, options.model_file, script), output)
     except (FixFailed, NothingToDo) as error:

@@ -7,6 +7,8 @@ import linecache
 import sys
 from typing import Any
 
+STATEMENTS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+
 
 def class_names(tree: ast.Module) -> set[str]:
     """Qualified names of the classes of a file, those inside functions left out."""
@@ -38,7 +40,7 @@ def function_units(tree: ast.Module, known: set[str] | None = None) -> dict[str,
                     walk(node.body, prefix + node.name + ".")
                 else:
                     units[prefix + node.name] = node
-            elif not prefix and isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)) and getattr(node, "module", "") != "__future__":
+            elif not prefix and isinstance(node, STATEMENTS) and getattr(node, "module", "") != "__future__":
                 units["<" + ast.unparse(node) + ">"] = node
 
     walk(tree.body, "")
@@ -84,15 +86,8 @@ def install_unit(module: Any, name: str, node: ast.AST, filename: str) -> None:
         exec(compile_for(module, ast.Module([node], []), filename), scope)  # type: ignore[list-item]  # noqa: S102
         replace_references(old, scope[plain])
         return
-    returned = ast.Return(ast.Name(plain, ast.Load()))
-    maker = ast.FunctionDef(
-        name="make_method",
-        args=ast.arguments(posonlyargs=[], args=[ast.arg("__class__")], kwonlyargs=[], kw_defaults=[], defaults=[]),
-        body=[node, returned],  # type: ignore[list-item]
-        decorator_list=[],
-        type_params=[],
-    )
-    tree = ast.fix_missing_locations(ast.Module([maker], []))
+    tree = ast.parse(f"def make_method(__class__):\n    return {plain}\n")
+    tree.body[0].body.insert(0, node)  # type: ignore[attr-defined]
     local: dict[str, Any] = {}
     exec(compile_for(module, tree, filename), scope, local)  # noqa: S102
     method = local["make_method"](owner)

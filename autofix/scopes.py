@@ -243,7 +243,7 @@ class Uses(ast.NodeVisitor):
                 self.visit(generator.iter)
             for condition in generator.ifs:
                 self.visit(condition)
-        for part in ([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]):
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             self.visit(part)
         self.scopes.pop()
 

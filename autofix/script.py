@@ -25,6 +25,16 @@ from autofix.target import Target
 MOST_SIZES = 4
 """Further sizes of dynamic axes that fix.py verifies, taken from the sets that the search used."""
 
+INSTALL = '''\
+# Digests of the functions that they replace: a changed model needs a new repair.
+ORIGINALS: dict[str, dict[str, str]] = {originals}
+
+
+def fix_source(folder: str, module: Any) -> None:
+    """Install the rewritten functions in the modules that hold the originals."""
+    for file, functions in REWRITTEN.items():
+        install_rewritten_source(file, find_source_module(file, folder, module), functions, ORIGINALS.get(file, {{}}))'''
+
 
 def literal(value: Any, width: int = 140) -> str:
     """Plain data as Python source."""
@@ -94,17 +104,12 @@ def source_functions(sources: Mapping[str, Mapping[str, str]]) -> tuple[dict[str
 def source_part(sources: Mapping[str, Mapping[str, str]]) -> str:
     """Constants with the rewritten functions, and the function that installs them."""
     rewritten, originals = source_functions(sources)
-    lines = ["# The rewritten functions, by file and name."]
-    lines += ["REWRITTEN: dict[str, dict[str, str]] = {"]
+    lines = ["# The rewritten functions, by file and name.", "REWRITTEN: dict[str, dict[str, str]] = {"]
     for file, functions in rewritten.items():
         lines.append(f"    {file!r}: {{")
         lines += [f"        {name!r}: {quoted(text)}," for name, text in functions.items()]
         lines.append("    },")
-    lines += ["}", "# Digests of the functions that they replace: a changed model needs a new repair.", f"ORIGINALS: dict[str, dict[str, str]] = {literal(originals)}"]
-    lines += ["", "", "def fix_source(folder: str, module: Any) -> None:", '    """Install the rewritten functions in the modules that hold the originals."""']
-    lines += ["    for file, functions in REWRITTEN.items():"]
-    lines += ["        install_rewritten_source(file, find_source_module(file, folder, module), functions, ORIGINALS.get(file, {}))"]
-    return "\n".join(lines)
+    return "\n".join([*lines, "}", INSTALL.format(originals=literal(originals))])
 
 
 def example_part(spec: CaseSpec) -> str:
@@ -249,4 +254,3 @@ def relative_path(path: str, folder: Path) -> str:
         return os.path.relpath(path, folder)
     except ValueError:
         return path
-

@@ -110,7 +110,9 @@ def is_type_checking(node: ast.stmt) -> bool:
 def tries_our_imports(node: ast.Try) -> bool:
     """Whether a try statement's body only imports, some of it from us."""
     return all(isinstance(n, (ast.Import, ast.ImportFrom)) for n in node.body) and any(
-        is_ours(t.module, t.level) for n in node.body for _, t in import_targets(n)  # type: ignore[arg-type]
+        is_ours(t.module, t.level)
+        for n in node.body
+        for _, t in import_targets(n)  # type: ignore[arg-type]
     )
 
 
@@ -149,13 +151,10 @@ def changed_roots(node: ast.AST) -> list[str]:
 
 def outside_functions(node: ast.AST) -> list[ast.AST]:
     """The nodes below a statement that run when the module is loaded."""
-    found: list[ast.AST] = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            found += [n for d in [*getattr(child, "decorator_list", []), *child.args.defaults, *filter(None, child.args.kw_defaults)] for n in ast.walk(d)]
-        elif not (isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.body):
-            found += [child, *outside_functions(child)]
-    return found
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        children = [*getattr(node, "decorator_list", []), *node.args.defaults, *filter(None, node.args.kw_defaults)]
+    return [n for child in children for n in [child, *outside_functions(child)]]
 
 
 def inner_lines(tree: ast.AST) -> set[int]:
@@ -223,3 +222,27 @@ def import_edits(found: SourceFile, tree: ast.Module) -> dict[int, str | None]:
                     edits[statement.lineno] = " " * statement.col_offset + "pass"
     return edits
 
+
+def banner(file: SourceFile) -> str:
+    """The comment above what one file gives; a text without a path has its own."""
+    if not file.path:
+        return file.summary and f"# --- {file.summary}\n"
+    path = Path(file.path)
+    parts = path.parts
+    start = max((i for i, p in enumerate(parts[:-1]) if p in ("autofix", "strategies")), default=len(parts) - 2)
+    return f"# --- from {'/'.join(parts[start:])}: {file.summary}\n"
+
+
+def name_span(lines: list[str], node: ast.AST, name: str) -> tuple[int, int, int] | None:
+    """(line number, first byte, last byte) of a name's place, or None."""
+    number = getattr(node, "lineno", 0)
+    line = lines[number - 1].encode()
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global)):
+        found = re.search(rb"\b%s\b" % name.encode(), line[node.col_offset :])
+        return (number, node.col_offset + found.start(), node.col_offset + found.end()) if found else None
+    start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+    if isinstance(node, ast.Name) and line[start:end] != name.encode():
+        # before Python 3.12 places inside f-strings are not known
+        found = re.search(rb"(?<=[{( ,\[.])%s\b(?!=)" % name.encode(), line)
+        return (number, found.start(), found.end()) if found else None
+    return number, start, end
