@@ -287,7 +287,9 @@ def case_id(case: Case, model: Any) -> str:
         except ValueError:
             name = Path(path).name
         sources.append([name, text_id(text)])
-    tree = [[name, type(m).__module__ + "." + type(m).__qualname__] for name, m in model.named_modules()]
+    own = case.module.__name__  # may depend on where the file lies
+    kinds = [(name, type(m)) for name, m in model.named_modules()]
+    tree = [[name, ("" if kind.__module__ == own else kind.__module__) + "." + kind.__qualname__] for name, kind in kinds]
     named = [*model.named_parameters(), *model.named_buffers()]
     tensors = [[n, None if uninitialized(t) else list(t.shape), str(t.dtype)] for n, t in named]
     leaves = [[n, *describe_leaf(v)] for n, v in input_leaves(model.forward, case.given.args, case.given.kwargs)]

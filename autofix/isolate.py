@@ -23,6 +23,15 @@ from autofix.recipe import Recipe
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
+START_WORKER = """
+import sys
+here = sys.argv.pop(1)
+sys.path[:] = ([] if here in sys.path else [here]) + [p for p in sys.path if p]
+from autofix.worker import main
+main()
+"""
+"""The case process's first lines: this very autofix, and not what happens to lie in the current folder (as `-m` would have it)."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -69,13 +78,14 @@ class CaseProcess:
             self.launch()
             hello = self.read_line(self.limits.seconds)
         except BaseException:
+            self.kill()
             self.close()
             raise
         if hello is None or hello.get("event") == "error":
-            message = hello["message"] if hello else self.death_message()
+            message = hello["message"] if hello else self.death_message("while the model file was loaded")
+            self.kill()
             self.close()
-            error = CaseError(message)
-            raise error
+            raise CaseError(message)
         self.case_id: str = hello["case_id"]
         self.modules: dict[str, int] = hello["modules"]
         self.load_seconds = time.monotonic() - started
@@ -100,9 +110,9 @@ class CaseProcess:
             self.process = None
         else:
             env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-            env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parent.parent), env.get("PYTHONPATH", "")]))
+            here = str(Path(__file__).resolve().parent.parent)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "autofix.worker", str(theirs.fileno())],
+                [sys.executable, "-c", START_WORKER, here, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -128,6 +138,8 @@ class CaseProcess:
             ours.close()
             os.dup2(log, 1)
             os.dup2(log, 2)
+            sys.stdout = os.fdopen(1, "w", closefd=False)  # ours may be somebody's capture
+            sys.stderr = os.fdopen(2, "w", closefd=False)
             serve_channel(theirs)
             code = 0
         except BaseException:
@@ -142,26 +154,38 @@ class CaseProcess:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.channel], [], [], left)[0]:
                 return None
-            data = self.channel.recv(1 << 20)
+            try:
+                data = self.channel.recv(1 << 20)
+            except OSError:
+                return None
             if not data:
                 return None
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
         return dict(json.loads(line))
 
-    def death_message(self) -> str:
+    def death_message(self, when: str) -> str:
         """Why the case process did not answer."""
-        code = None
-        if self.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self.process.wait(timeout=1)
-        lines = (self.folder / "case.log").read_text(errors="replace").strip().splitlines()
-        last = f": {lines[-1][:200]}" if lines else ""
-        if code is not None and code < 0:
-            return f"{self.spec.file}: the process died by {signal.Signals(-code).name} while the model file was loaded{last}"
+        code = self.exit_code()
         if code is None:
-            return f"{self.spec.file}: loading the model file took more than {self.limits.seconds:.0f} s"
-        return f"{self.spec.file}: the process ended while the model file was loaded{last}"
+            return f"{self.spec.file}: took more than {self.limits.seconds:.0f} s {when}"
+        lines = (self.folder / "case.log").read_text(errors="replace").strip().splitlines()
+        last = f" ({lines[-1][:200]})" if lines else ""
+        how = f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"{self.spec.file}: the process {how} {when}{last}"
+
+    def exit_code(self) -> int | None:
+        """The case process's exit code (negative: a signal), or None where it lives on after a second."""
+        for _ in range(50):
+            if self.process is not None:
+                code = self.process.poll()
+            else:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+                code = os.waitstatus_to_exitcode(status) if ended else None
+            if code is not None:
+                return code
+            time.sleep(0.02)
+        return None
 
     def request(self, op: str, **more: Any) -> int:
         """Send a request; returns its number."""
@@ -171,14 +195,17 @@ class CaseProcess:
         timeout = more.pop("timeout", self.limits.seconds)
         data = {"op": op, "id": self.count, "folder": str(folder), "timeout": timeout, "memory_mb": self.limits.memory_mb, **more}
         self.waiting[self.count] = (op, folder)
-        self.channel.sendall(json.dumps(data).encode() + b"\n")
+        try:
+            self.channel.sendall(json.dumps(data).encode() + b"\n")
+        except OSError as error:
+            raise AutofixError(self.death_message("between trials")) from error
         return self.count
 
     def collect(self) -> tuple[int, dict[str, Any], dict[str, Any] | None, Path]:
         """The next finished request: (its number, how it ended, its answer or None, its folder)."""
         ended = self.read_line(self.limits.seconds + 60)
         if ended is None:
-            raise AutofixError(f"the case process stopped answering; {self.death_message()}")
+            raise AutofixError(self.death_message("between trials"))
         _, folder = self.waiting.pop(ended["id"])
         path = folder / "answer.json"
         answer = json.loads(path.read_text()) if ended["exit"] == 0 and path.exists() else None
@@ -248,7 +275,7 @@ class CaseProcess:
 
     def kill(self) -> None:
         """Kill the case process; its children die with it."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def __exit__(self, *error: object) -> None:
