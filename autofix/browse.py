@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from autofix.errors import CacheError
 from autofix.migrations import counts_of, rebuild_rates
 from autofix.recipe import Recipe
-from autofix.rows import KINDS, Refused, check_body
+from autofix.row_checks import KINDS, Refused, check_body
 from autofix.store import TABLE_OF, read_rows, today
 from autofix.trial import Stage
 

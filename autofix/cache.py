@@ -24,7 +24,8 @@ from autofix.ids import canonical_json, content_id
 from autofix.migrations import CASE_COUNTS
 from autofix.ranking import Rates
 from autofix.recipe import Recipe
-from autofix.rows import Refused, Row, new_row
+from autofix.row_checks import Refused
+from autofix.rows import Row, new_row
 from autofix.store import add_rows, read_rows
 from autofix.target import Effect, Target
 from autofix.trial import Trial

@@ -20,7 +20,7 @@ def default_path() -> Path:
 
 def _configure(connection: sqlite3.Connection) -> sqlite3.Connection:
     # In WAL mode NORMAL loses nothing when a process dies, and nothing but the last moments when the power does.
-    for pragma in ("synchronous = NORMAL", "cache_size = -16000", "foreign_keys = OFF", "trusted_schema = OFF"):
+    for pragma in ("synchronous = NORMAL", "cache_size = -16000", "temp.cache_size = -64000", "foreign_keys = OFF", "trusted_schema = OFF"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 

@@ -21,7 +21,8 @@ from typing import IO, Any
 
 from autofix.errors import CacheError
 from autofix.ids import content_id
-from autofix.rows import KINDS, MAX_LINE, Refused, Row, parse_line, portable
+from autofix.row_checks import KINDS, Refused, portable
+from autofix.rows import MAX_LINE, Row, parse_line
 from autofix.store import commit_staged, read_rows, stage_rows
 
 

@@ -61,7 +61,7 @@ def _tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE TABLE {name} ({columns}){'' if name == 'outcomes' else ' WITHOUT ROWID'}")
     connection.execute("CREATE INDEX cases_case ON cases (case_id)")
     connection.execute("CREATE INDEX searches_case ON searches (case_id)")
-    connection.execute("CREATE INDEX outcomes_case ON outcomes (case_id, verdict, cause_symptom)")
+    connection.execute("CREATE INDEX outcomes_case ON outcomes (case_id, verdict)")
     connection.execute("CREATE INDEX retractions_outcome ON retractions (outcome_id)")
     connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
 

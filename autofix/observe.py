@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from autofix.ids import canonical_json
 from autofix.ranking import capture_of, minor_versions, operator_of
 from autofix.recipe import Recipe
-from autofix.rows import Refused, Row, new_row
+from autofix.row_checks import Refused
+from autofix.rows import Row, new_row
 from autofix.target import Effect, Target
 from autofix.trial import Diagnosis, Stage, Trial
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from autofix.ids import canonical_json
 from autofix.migrations import KEYS, OUTCOME_COLUMNS, TABLES, counts_of
-from autofix.rows import KINDS, Row
+from autofix.row_checks import KINDS
+from autofix.rows import Row
 from autofix.trial import Stage
 
 TABLE_OF = {kind: kind + ("es" if kind == "search" else "s") for kind in KINDS}
@@ -90,6 +91,22 @@ def _put(connection: sqlite3.Connection, kind: str, values: list[tuple[Any, ...]
 def commit_staged(connection: sqlite3.Connection) -> dict[str, int]:
     """Adds the staged rows that are new, in one transaction, and keeps the rates in step; returns how many of each kind."""
     added: dict[str, int] = {}
+    large = connection.execute("SELECT count(*) FROM (SELECT 1 FROM temp.new_outcomes LIMIT 5001)").fetchone()[0] > 5000
+    if large:  # room for the indexes of a million outcomes, for the time of this merge
+        usual = connection.execute("PRAGMA main.cache_size").fetchone()[0]
+        connection.execute("PRAGMA main.cache_size = -128000")
+    try:
+        _commit(connection, added)
+    finally:
+        if large:
+            connection.execute(f"PRAGMA main.cache_size = {usual}")
+            connection.execute("PRAGMA shrink_memory")
+    for kind in KINDS:
+        connection.execute(f"DELETE FROM temp.new_{TABLE_OF[kind]}")
+    return added
+
+
+def _commit(connection: sqlite3.Connection, added: dict[str, int]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         for kind in KINDS:
@@ -111,9 +128,6 @@ def commit_staged(connection: sqlite3.Connection) -> dict[str, int]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    for kind in KINDS:
-        connection.execute(f"DELETE FROM temp.new_{TABLE_OF[kind]}")
-    return added
 
 
 def _count(connection: sqlite3.Connection, outcomes: str, sign: int) -> None:

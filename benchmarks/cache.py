@@ -77,17 +77,17 @@ def made_rows(count: int, seed: int, cases: int) -> Iterator[Row]:
         )
 
 
-def look_ups(cache: Cache, cases: int, repeats: int = 200) -> list[float]:
-    """Milliseconds for what one failed trial needs: a known recipe, and the rank of every strategy for a fresh diagnosis."""
+def look_ups(cache: Cache, cases: int, repeats: int = 200) -> list[tuple[float, float]]:
+    """(wall, processor) milliseconds of what one failed trial needs: a known recipe, and the rank of every strategy for a new diagnosis."""
     out = []
     for n in range(repeats):
         case_id = f"{random.Random(n).randrange(cases):032x}"
         diagnosis = Diagnosis(list(SYMPTOMS)[n % len(SYMPTOMS)], Stage.CONVERT, {"operator": f"aten.op{n % 200}.default"})
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         cache.known_recipe(case_id, ENVIRONMENT, TARGET)
         ranking = Ranking(cache.rates(), ENVIRONMENT)
         sorted(STRATEGIES, key=lambda s: -ranking.probability(s, diagnosis, case_id, "export", 0.3) / ranking.seconds(s, 1.0))
-        out.append((time.perf_counter() - started) * 1000)
+        out.append(((time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000))
     return out
 
 
@@ -98,23 +98,25 @@ def scale(folder: Path, outcomes: int) -> dict[str, float]:
         for part in range(0, outcomes - last, 100_000):
             add_rows(cache.connection, made_rows(min(100_000, outcomes - last - part), part, cases))
         lines = [row.line().encode() for row in made_rows(last, -1, cases)]
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         merged = merge_lines(cache.connection, iter(lines))
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         again = time.perf_counter()
         repeated = merge_lines(cache.connection, iter(lines))
         again = time.perf_counter() - again
         assert merged.added["outcome"] == last and not sum(repeated.added.values()), (merged, repeated)
     with Cache.open(folder / "big.db", seed=False) as cache:
-        first = look_ups(cache, cases, 1)[0]
-        times = look_ups(cache, cases)
+        first = look_ups(cache, cases, 1)[0][0]
+        times, cpu_times = (sorted(column) for column in zip(*look_ups(cache, cases), strict=True))
         count = cache.connection.execute("SELECT count(*) FROM outcomes").fetchone()[0]
     return {
         "outcomes": count,
         "lookup_ms_median": statistics.median(times),
-        "lookup_ms_p99": sorted(times)[int(len(times) * 0.99) - 1],
+        "lookup_ms_p99": times[int(len(times) * 0.99) - 1],
+        "lookup_cpu_ms_p99": cpu_times[int(len(times) * 0.99) - 1],
         "lookup_ms_first": first,
         "merge_rows_per_s": len(lines) / seconds,
+        "merge_rows_per_cpu_s": len(lines) / cpu,
         "merge_again_rows_per_s": len(lines) / again,
         "file_mb": (folder / "big.db").stat().st_size / 1e6,
     }

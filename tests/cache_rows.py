@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from autofix.cache import Cache, CaseRecord
+from autofix.connect import in_memory
+from autofix.exchange import export_lines
 from autofix.recipe import Fix, Level, Recipe
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -39,3 +42,23 @@ def case(name: str = "one") -> CaseRecord:
 
 def opened(folder: Path, name: str = "cache.db", user: str = "ann") -> Cache:
     return Cache.open(folder / name, origin={"team": "blue", "user": user, "machine": "Linux-x86_64"}, seed=False)
+
+
+def text(connection: sqlite3.Connection, redact: bool = False) -> str:
+    return "".join(export_lines(connection, redact=redact))
+
+
+def known(count: int = 12) -> list[bytes]:
+    """Export lines with every kind of row: several cases, environments, origins, a search and retractions."""
+    lines: set[bytes] = set()
+    for user in ("ann", "bob"):
+        with Cache(in_memory(), None, True, None, {"team": "blue", "user": user, "machine": "x"}) as cache:
+            for n in range(count):
+                trials = [stock(), failed(fix("far"), stage=Stage.PARITY, diagnosis=WRONG), passed(fix(n=n % 3), seconds=n)]
+                cache.record(case(f"c{n % 4}"), OLD if n % 2 else ENV, TARGET, trials, stopped="solved")
+            cache.retract(case("c1").id, passed(fix(n=1)).recipe.id, "wrong")
+            lines |= {line.rstrip("\n").encode() for line in export_lines(cache.connection)}
+    return sorted(lines)
+
+
+LINES = known()

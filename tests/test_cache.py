@@ -331,34 +331,6 @@ def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path) -> None:
         assert said <= passes(path, f"case-{n}")
 
 
-def test_the_commands(tmp_path: Path) -> None:
-    with opened(tmp_path) as cache:
-        cache.record(case(), ENV, TARGET, [stock(), passed(fix())])
-    place = ["--cache", str(tmp_path / "cache.db")]
-    run = CliRunner().invoke
-
-    def output(*words: str) -> str:
-        answer = run(command, [*words, *place])
-        assert answer.exit_code == 0, answer.output
-        return answer.output
-
-    assert json.loads(output("stats", "--json"))["rows"]["outcomes"] >= 2
-    assert "add_lgamma" in output("stats") and "1 repaired" in output("stats")
-    assert json.loads(output("show", "one", "--json"))[0]["recipe"] == "add_lgamma()"
-    assert "one.py:Model" in output("show", "one")
-    assert run(command, ["show", "zzz", *place]).exit_code == 2
-    assert "all is well" in output("verify")
-    assert output("export").count("\n") >= 8
-    assert "rows written" in output("export", "-o", str(tmp_path / "e.jsonl.gz"))
-    assert "nothing new" in output("merge", str(tmp_path / "e.jsonl.gz"))
-    assert "rows pushed" in output("push", f"file://{tmp_path}/remote")
-    assert "nothing new" in output("pull", f"file://{tmp_path}/remote")
-    assert "1 outcomes withdrawn" in output("retract", "oneone", passed(fix()).recipe.id[:6], "--reason", "wrong")
-    assert "dropped" in output("gc")
-    assert run(command, ["push", "nosuch://x", *place]).exit_code == 2
-    assert run(command, ["merge", str(tmp_path / "none"), *place]).exit_code == 2
-
-
 def test_opening_needs_neither_torch_nor_numpy(tmp_path: Path) -> None:
     code = "import sys; from autofix.cache import Cache; from pathlib import Path; Cache.open(Path(sys.argv[1])).close(); import autofix.cache_cli\n"
     done = run_code(code + "assert not {'torch', 'numpy', 'sqlite_utils', 'fsspec'} & set(sys.modules)", str(tmp_path / "c.db"))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from cache_rows import ENV, MISSING, OLD, STOCK, TARGET, WRONG, case, failed, fix, opened, passed, stock
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autofix.cache import Cache
 from autofix.ranking import Ranking, Rates, capture_of, gain_of, minor_versions, version_weight
 from autofix.recipe import Fix, Level, Recipe
 from autofix.target import ExportConfig
@@ -95,14 +96,13 @@ FACTS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(stage=st.sampled_from(list(Stage)), diagnosis=FACTS, before=FACTS, ok=st.booleans())
-def test_the_cache_counts_as_ranking_does(
-    tmp_path_factory: pytest.TempPathFactory, stage: Stage, diagnosis: Diagnosis, before: Diagnosis, ok: bool
-) -> None:
+def test_the_cache_counts_as_ranking_does(stage: Stage, diagnosis: Diagnosis, before: Diagnosis, ok: bool) -> None:
     """SQL (migrations.GAIN, KEYS) and Python (gain_of, keys_of) say the same twice; they must not drift apart."""
     parent = Trial(STOCK, before.stage, Verdict.FAIL, before)
     child = passed(fix()) if ok else failed(fix(), stage=stage, diagnosis=diagnosis)
-    with opened(Path(tmp_path_factory.mktemp("cache"))) as cache:
+    with Cache.memory(seed=False) as cache:
         cache.record(case(), ENV, TARGET, [parent, child])
         learned = Ranking(cache.rates(), ENV)
         fresh = Ranking(Rates(), ENV)
