@@ -279,6 +279,22 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
     if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
         diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
     stage = diagnosis.stage if diagnosis else Stage.DONE
-    return Trial(
-        recipe, stage, verdict, diagnosis, tuple(piece.parity), None, piece.signature, effect_evidence=tuple(piece.baked), notes=tuple(piece.notes)
+    probes = wanted_probes(piece) if verdict is Verdict.PASS else ()
+    baked, notes = tuple(piece.baked), tuple(piece.notes)
+    return Trial(recipe, stage, verdict, diagnosis, tuple(piece.parity), None, piece.signature, effect_evidence=baked, notes=notes, probes=probes)
+
+
+def wanted_probes(piece: Workpiece) -> tuple[dict[str, Any], ...]:
+    """Sizes that no input set had and at which some size test of the capture goes the other way, with the test's place."""
+    from autofix.adapter import parameter_name
+    from autofix.inputs import symbol_sizes
+    from autofix.watch import unseen_sizes
+
+    if piece.watch is None or not piece.case.axes:
+        return ()
+    known = [symbol_sizes(piece.case.axes, one.leaves) for one in [example_set(piece), *piece.reference.sets] if not one.advisory]
+    axes = {parameter_name(name): named for name, named in piece.case.axes.items()}
+    found = unseen_sizes(piece.watch, axes, known)
+    return tuple(
+        {"sizes": sizes, "file": piece.files.get(site.file, site.file), "line": site.line, "code": site.code, "expression": site.expression} for sizes, site in found
     )

@@ -70,6 +70,7 @@ class CaseProcess:
         self.count = 0
         self.buffer = b""
         self.waiting: dict[int, tuple[str, Path]] = {}
+        self.early: list[dict[str, Any]] = []
         self.load_seconds = 0.0
 
     def __enter__(self) -> CaseProcess:
@@ -203,18 +204,30 @@ class CaseProcess:
 
     def collect(self) -> tuple[int, dict[str, Any], dict[str, Any] | None, Path]:
         """The next finished request: (its number, how it ended, its answer or None, its folder)."""
+        return self.open_answer(self.early.pop(0) if self.early else self.next_ended())
+
+    def next_ended(self) -> dict[str, Any]:
+        """How the next request ended."""
         ended = self.read_line(self.limits.seconds + 60)
         if ended is None:
             raise AutofixError(self.death_message("between trials"))
+        return ended
+
+    def open_answer(self, ended: dict[str, Any]) -> tuple[int, dict[str, Any], dict[str, Any] | None, Path]:
+        """What an ended request left."""
         _, folder = self.waiting.pop(ended["id"])
         path = folder / "answer.json"
         answer = json.loads(path.read_text()) if ended["exit"] == 0 and path.exists() else None
         return ended["id"], ended, answer, folder
 
     def ask(self, op: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
-        """One request, waited for."""
-        self.request(op, **more)
-        _, ended, answer, folder = self.collect()
+        """One request, waited for; what ends meanwhile is kept for `collect`."""
+        number = self.request(op, **more)
+        ended = self.next_ended()
+        while ended["id"] != number:
+            self.early.append(ended)
+            ended = self.next_ended()
+        _, ended, answer, folder = self.open_answer(ended)
         return ended, answer, folder
 
     def reference(self) -> dict[str, Any]:

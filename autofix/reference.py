@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autofix.case import Case, InputSet, one_line, user_line
@@ -75,11 +76,12 @@ class Reference:
 
 
 def load_reference(folder: str) -> Reference:
-    """Read what make_reference wrote. The person's module must be importable where inputs have types of its own."""
+    """Read what make_reference wrote, and the sets that probe.py added. The person's module must be importable where inputs have types of its own."""
     import torch
 
     data = torch.load(os.path.join(folder, "reference.pt"), weights_only=False)
-    return Reference([ReferenceSet(**one) for one in data["sets"]], data["facts"])
+    extra = [one for path in sorted(Path(folder).glob("extra-*.pt")) for one in torch.load(path, weights_only=False)]
+    return Reference([ReferenceSet(**one) for one in [*data["sets"], *extra]], data["facts"])
 
 
 def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from autofix.diagnose import no_progress
 from autofix.isolate import CaseProcess
+from autofix.probe import size_name
 from autofix.recipe import Fix, Recipe
 from autofix.strategy import Evidence, Strategy
 from autofix.target import Effect, ExportConfig, Target
@@ -208,6 +209,7 @@ class Search:
         number, ended, answer, folder = self.process.collect()
         candidate = self.running.pop(number)
         trial = self.process.finish_attempt(candidate.recipe, ended, answer, folder)
+        trial = self.probed(trial, folder)
         trial = self.concede(replace(trial, parent=candidate.parent.recipe.id if candidate.parent else None))
         self.repair.trials.append(trial)
         self.repair.folders[trial.recipe.id] = folder
@@ -221,6 +223,25 @@ class Search:
         if expand and not trial.ok and not stuck:
             self.expand(trial)
         return trial
+
+    def probed(self, trial: Trial, folder: Path) -> Trial:
+        """A green trial after it was verified at the sizes where the capture's own size tests turn over."""
+        if not trial.ok or not trial.probes:
+            return trial
+        ended, answer, _ = self.process.ask("probe", trial=str(folder), signature=trial.signature, sizes=[p["sizes"] for p in trial.probes])
+        if answer is None or "error" in answer:
+            facts = {"message": f"at other sizes the process died (limit: {ended['limit'] or 'none'}, exit {ended['exit']})", "during": "other-sizes"}
+            verdict, symptom = Verdict.CRASH, "crash"
+        else:
+            trial = replace(trial, parity=(*trial.parity, *answer["rows"]))
+            verdict, symptom, facts = Verdict.MISMATCH, answer["symptom"], dict(answer["facts"])
+        if not symptom:
+            return trial
+        failed = {row["set"] for row in (answer or {}).get("rows", ()) if not row["ok"]}
+        site = next((p for p in trial.probes if size_name(p["sizes"]) in failed), trial.probes[0])
+        facts |= {"file": site["file"], "line": str(site["line"]), "code": site["code"], "expression": site["expression"]}
+        facts |= {"capture": self.config_of(trial.recipe).capture}
+        return replace(trial, verdict=verdict, stage=Stage.DYNAMIC, diagnosis=Diagnosis(symptom, Stage.DYNAMIC, facts))
 
     def effect(self, trial: Trial) -> Effect:
         """The effect of a trial's recipe, evidence of baked values included."""

@@ -69,7 +69,8 @@ class Diagnosis:
 @dataclass(frozen=True)
 class Trial:
     """One recipe tried. `parity` and `latency` are the tables of verify.py and latency.py; `seconds` is wall time,
-    `cpu_seconds` the process's own; `effect_evidence` lists what makes a green trial narrowing (a baked branch)."""
+    `cpu_seconds` the process's own; `effect_evidence` lists what makes a green trial narrowing (a baked branch). `probes`: sizes at which a size test of the
+    capture turns over and which no input set had: the search has them verified before it believes a green trial."""
 
     recipe: Recipe
     stage: Stage
@@ -84,6 +85,7 @@ class Trial:
     effect_evidence: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     parent: str | None = None
+    probes: tuple[dict[str, Any], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,6 +108,7 @@ class Trial:
             "peak_mb": round(self.peak_mb, 1),
             "effect_evidence": list(self.effect_evidence),
             "notes": list(self.notes),
+            "probes": list(self.probes),
         }
 
     @classmethod
@@ -124,4 +127,5 @@ class Trial:
             effect_evidence=tuple(data.get("effect_evidence", ())),
             notes=tuple(data.get("notes", ())),
             parent=data.get("parent"),
+            probes=tuple(data.get("probes", ())),
         )

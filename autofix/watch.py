@@ -56,13 +56,13 @@ def source_axes(shape_env: Any, symbols: Any) -> dict[Any, tuple[str, int]]:
     return found
 
 
-def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6) -> list[dict[str, int]]:
-    """Sizes {declared symbol: size} at which a size test of the capture would go the other way than on every known set.
+def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6) -> list[tuple[dict[str, int], Site]]:
+    """(sizes {declared symbol: size}, the test) at which a size test of the capture would go the other way than on every known set.
 
     axes: dynamic axes by parameter name. known: the declared symbols' sizes on each verified set, the example's first.
     A test that one of the known sets turns over has been verified on both sides already.
     """
-    wanted: list[dict[str, int]] = []
+    wanted: list[tuple[dict[str, int], Site]] = []
     for site in watch.sites.values():
         if site.kind != "bool" or not site.symbols or len(site.symbols) != len(site.test.free_symbols):
             continue
@@ -74,14 +74,14 @@ def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: lis
             return bool(site.test.subs({s: sizes[n] for s, n in names.items()}))
 
         try:
-            seen = {outcome(sizes) for sizes in [*known, *wanted]}
+            seen = {outcome(sizes) for sizes in [*known, *(w for w, _ in wanted)]}
             if len(seen) > 1:
                 continue
             found = next((dict(known[0], **{n: size}) for n in dict.fromkeys(names.values()) for size in PROBED_SIZES if outcome(dict(known[0], **{n: size})) not in seen), None)
         except (TypeError, KeyError, ValueError):
             continue
         if found is not None:
-            wanted.append(found)
+            wanted.append((found, site))
         if len(wanted) >= limit:
             break
     return wanted

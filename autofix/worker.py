@@ -285,6 +285,10 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
         check_recipe(recipe, registry)
         reference = load_reference(str(worker.folder / "reference"))
         return attempt(worker.case, worker.model, reference, recipe, registry, worker.target, folder).to_json()
+    if op == "probe":
+        from autofix.probe import probe_file
+
+        return probe_file(worker.case, worker.folder / "reference", Path(request["trial"]), request["signature"], request["sizes"], worker.target)
     if op == "latency":
         from autofix.latency import measure_files
         from autofix.reference import load_reference
