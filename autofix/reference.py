@@ -283,9 +283,13 @@ def disagreement(outputs: Leaves, wide: Leaves) -> float:
 def finish_set(
     eager: Eager, one: InputSet, leaves: Leaves, call: EagerCall, template: Any, *, anchor: bool, kind: str = "", advisory: bool = False
 ) -> tuple[ReferenceSet, str]:
-    """The record of one call with its float64 outputs or noise floor, and why it is ill-conditioned (or "")."""
-    from autofix.eager import float_noise
+    """The record of one call with its float64 outputs or noise floor, and why it is ill-conditioned (or "").
+
+    Round-off is tried once (shake.py): a set on which outputs jump, or move by more than a quarter of what parity allows while float64
+    says that they are accurate, is on a knife edge. Where the example itself moves as much, that is the model's own condition.
+    """
     from autofix.inputs import symbol_sizes
+    from autofix.shake import shaken_change, shaken_ratio
 
     wide = eager.call64(leaves, template, call.state_before) if anchor else None
     outputs64: list[Any] | None = None
@@ -295,36 +299,44 @@ def finish_set(
         gap = disagreement(call.outputs, wide)
         why = gap_text(gap) if gap > KNIFE_EDGE else ""
         outputs64 = [v for _, v in wide] if len(wide) == len(call.outputs) else None
-    elif anchor and not eager.mutated_buffers and eager.bytes < 200 * 2**20:
-        floor = float_noise(eager, leaves, call.outputs, template)
-        if floor is None:
-            why = "outputs jump when inputs move by one unit in the last place"
+    if anchor and not eager.mutated_buffers and eager.bytes < 200 * 2**20 and call.seconds < BIG_SECONDS and kind != "nonfinite":
+        change, ties = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2)
+        if change is None:
+            why = why or "outputs jump when results move by one unit in the last place"
         else:
-            noise = [v for _, v in floor]
+            ratio = shaken_ratio(call.outputs, change)
+            if one.origin == "given":
+                eager.own_ratio = ratio
+            if ratio > 0.25 and ratio > 4 * eager.own_ratio:
+                why = why or f"round-off alone moves the outputs by {ratio:.1g} times what is allowed"
+            if wide is None:
+                noise = [v for _, v in change]
+        advisory = advisory or (ties and one.origin == "generated")
     here, there = symbol_sizes(eager.case.axes, eager.example), symbol_sizes(eager.case.axes, leaves)
     sizes = {s: n for s, n in there.items() if here.get(s) != n}
     args, kwargs = eager.arguments(leaves, template)
     record = ReferenceSet(
-        one.name,
-        one.origin,
-        args,
-        kwargs,
-        list(leaves),
-        call.outputs,
-        outputs64,
-        noise,
-        bool(sizes),
-        kind,
-        advisory,
-        sizes,
-        call.state_before,
-        call.state_after,
+        name=one.name,
+        origin=one.origin,
+        args=args,
+        kwargs=kwargs,
+        leaves=list(leaves),
+        outputs=call.outputs,
+        outputs64=outputs64,
+        noise=noise,
+        resized=bool(sizes),
+        kind=kind,
+        advisory=advisory,
+        sizes=sizes,
+        state_before=call.state_before,
+        state_after=call.state_after,
     )
     return record, why
 
 
 def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], chain: Any, *, anchor: bool) -> tuple[ReferenceSet | None, str]:
     """A generated candidate as a record, or None and why it is dropped: eager is not sure of its own answer there."""
+    from autofix.conditioning import rounding_matters
     from autofix.eager import same_tensor
 
     try:
@@ -341,6 +353,10 @@ def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], cha
         return None, one_line(error)
     one = InputSet(candidate.name, "generated", [], {})
     made, why = finish_set(eager, one, candidate.leaves, call, None, anchor=anchor, kind=candidate.kind, advisory=candidate.advisory)
-    if why and candidate.kind != "nonfinite":
-        return None, why
+    if candidate.kind != "nonfinite":
+        if not why and chain is None and not facts.get("watch_changes_values") and eager.bytes < 200 * 2**20:
+            unsure = rounding_matters(lambda: eager.call(candidate.leaves).outputs, call.outputs)
+            why = "the outputs hang on how intermediate results are rounded" if unsure else ""
+        if why:
+            return None, why
     return made, ""
