@@ -64,30 +64,32 @@ def complex_rsub(func: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
 
 
 def complex_mul(func: Any, a: Any, b: Any) -> Any:
-    """a * b."""
+    """a * b; a real operand counts as one with imaginary part 0, so that NaN and infinities spread as in ATen."""
     dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
     if ai is None:
-        return pair_join(ar * br, ar * bi, dtype)
+        return pair_join(ar * br - 0.0 * bi, ar * bi + 0.0 * br, dtype)
     if bi is None:
-        return pair_join(ar * br, ai * br, dtype)
+        return pair_join(ar * br - ai * 0.0, ai * br + ar * 0.0, dtype)
     return pair_join(ar * br - ai * bi, ar * bi + ai * br, dtype)
 
 
 def complex_div(func: Any, a: Any, b: Any) -> Any:
-    """a / b."""
+    """a / b; by zero each part of a is."""
     dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
     if bi is None:
         return pair_join(ar / br, ai / br, dtype)
     if not isinstance(br, torch.Tensor):
-        br, bi = torch.scalar_tensor(br, dtype=dtype), torch.scalar_tensor(bi, dtype=dtype)
-    scale = 1.0 / torch.maximum(br.abs(), bi.abs())
+        size = abs(complex(br, bi)) ** 2
+        return complex_mul(func, a, complex(br / size, -bi / size))
+    big = torch.maximum(br.abs(), bi.abs())
+    zero = big == 0
+    scale = 1.0 / torch.where(zero, torch.ones_like(big), big)
     br, bi = br * scale, bi * scale
-    ar = ar * scale
-    ai = None if ai is None else ai * scale
-    den = br * br + bi * bi
-    if ai is None:
-        return pair_join(ar * br / den, -(ar * bi) / den, dtype)
-    return pair_join((ar * br + ai * bi) / den, (ai * br - ar * bi) / den, dtype)
+    den = torch.where(zero, torch.ones_like(big), br * br + bi * bi)
+    cr, ci = ar * scale, None if ai is None else ai * scale
+    re = cr * br if ci is None else cr * br + ci * bi
+    im = -(cr * bi) if ci is None else ci * br - cr * bi
+    return pair_join(torch.where(zero, ar / big, re / den), torch.where(zero, (0.0 if ai is None else ai) / big, im / den), dtype)
 
 
 def complex_reciprocal(func: Any, a: Any) -> Any:
@@ -166,14 +168,20 @@ def complex_log(func: Any, a: Any) -> Any:
     return RealPair(torch.log(hypot_scaled(a.re, a.im)), atan2_full(a.im, a.re))
 
 
+def complex_log_scaled(a: Any, factor: float) -> Any:
+    """log(a) * factor."""
+    natural = complex_log(None, a)
+    return RealPair(natural.re * factor, natural.im * factor)
+
+
 def complex_log2(func: Any, a: Any) -> Any:
     """The principal logarithm to base 2."""
-    return torch.log(a) * (1.0 / math.log(2.0))
+    return complex_log_scaled(a, 1.0 / math.log(2.0))
 
 
 def complex_log10(func: Any, a: Any) -> Any:
     """The principal logarithm to base 10."""
-    return torch.log(a) * (1.0 / math.log(10.0))
+    return complex_log_scaled(a, 1.0 / math.log(10.0))
 
 
 def complex_sqrt(func: Any, a: Any) -> Any:
@@ -198,7 +206,7 @@ def complex_square(func: Any, a: Any) -> Any:
 
 
 def complex_pow(func: Any, a: Any, b: Any) -> Any:
-    """a ^ b; small whole exponents by multiplication, the rest through the logarithm, 0 ^ 0 = 1 and 0 ^ b = 0."""
+    """a ^ b; small whole exponents by multiplication, the rest through the logarithm."""
     if isinstance(b, (int, float)) and float(b) in (0.5, -0.5):
         return torch.sqrt(a) if b > 0 else torch.rsqrt(a)
     if isinstance(b, (int, float)) and float(b).is_integer() and 1 <= abs(b) <= 16:
@@ -209,14 +217,15 @@ def complex_pow(func: Any, a: Any, b: Any) -> Any:
             left >>= 1
             square = square * square if left else square
         return result if b > 0 else torch.reciprocal(result)
+    if isinstance(b, (int, float)) and b == 0:
+        return torch.ones_like(a)
     dtype, ((ar, ai), (br, bi)) = pair_operands(a, b)
     base, exponent = pair_join(ar, ai, dtype), pair_join(br, bi, dtype)
     power = torch.exp(torch.log(base) * exponent)
     zero_base = (base.re == 0) & (base.im == 0)
-    zero_exponent = (exponent.re == 0) & (exponent.im == 0)
-    re = torch.where(zero_exponent, 1.0, torch.where(zero_base, 0.0, power.re))
-    im = torch.where(zero_exponent | zero_base, 0.0, power.im)
-    return RealPair(re, im)
+    at_zero = torch.where(exponent.re > 0, 0.0, torch.where(exponent.re < 0, math.inf, math.nan)).to(dtype)
+    at_zero_im = torch.where(exponent.re > 0, 0.0, math.nan).to(dtype)
+    return RealPair(torch.where(zero_base, at_zero, power.re), torch.where(zero_base, at_zero_im, power.im))
 
 
 def complex_sinh(func: Any, a: Any) -> Any:
@@ -328,14 +337,12 @@ COMPLEX_ELEMENTWISE: dict[str, Any] = {
     "_conj_copy": complex_conj,
     "resolve_conj": complex_same,
     "resolve_neg": complex_same,
-    "clone": complex_same,
     "alias": complex_same,
     "detach": complex_same,
     "detach_copy": complex_same,
     "alias_copy": complex_same,
     "lift_fresh_copy": complex_same,
     "lift": complex_same,
-    "contiguous": complex_same,
     "positive": complex_same,
     "exp": complex_exp,
     "exp2": complex_exp2,

@@ -86,6 +86,9 @@ class ComplexRewriter:
         """Copy a node without complex values, expand the others."""
         if node.target is operator.getitem and not isinstance(self.env[node.args[0]], torch.fx.Node):
             self.env[node] = self.env[node.args[0]][node.args[1]]
+        elif node.target is torch.ops.aten._neg_view.default:
+            self.env[node] = self.graph.call_function(torch.ops.aten.neg.default, (self.env[node.args[0]],))
+            self.env[node].meta = dict(node.meta)
         elif complex_node_touches(node) or any(not isinstance(self.env[a], torch.fx.Node) for a in node.all_input_nodes):
             self.expand(node)
         else:
@@ -215,6 +218,7 @@ class ComplexRewriter:
 
     def assemble(self) -> Any:
         """The new program around the new graph."""
+        from torch._export.verifier import TrainingIRVerifier
         from torch.export.exported_program import ExportedProgram
         from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
@@ -234,6 +238,8 @@ class ComplexRewriter:
         ]
         state = {k: complex_as_real(v) for k, v in old.state_dict.items()}
         constants = {**{k: complex_as_real(v) for k, v in old.constants.items()}, **extra}
+        # Writes that composite operators make are left to the exporter, which makes the program functional again.
+        writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in self.graph.nodes)
         return ExportedProgram(
             root=module,
             graph=module.graph,
@@ -243,7 +249,7 @@ class ComplexRewriter:
             module_call_graph=old.module_call_graph,
             example_inputs=complex_inputs_as_real(old.example_inputs),
             constants=constants,
-            verifiers=[old.verifier],
+            verifiers=[TrainingIRVerifier if writes else old.verifier],
         )
 
 

@@ -28,6 +28,8 @@ def complex_each_part(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 def complex_reshape(func: Any, a: Any, shape: Any, *args: Any) -> Any:
     """view and reshape: the parts need not have the strides that a complex tensor would."""
+    if isinstance(shape, torch.dtype):
+        raise NotImplementedError("a view of complex numbers as another dtype")
     return RealPair(torch.reshape(a.re, shape), torch.reshape(a.im, shape))
 
 
@@ -313,6 +315,34 @@ def complex_solve(func: Any, a: Any, b: Any, *, left: bool = True, check_errors:
 
 
 
+def complex_write(func: Any, a: Any, value: Any = 0.0, *rest: Any) -> Any:
+    """copy_, fill_, zero_ inside a composite operator."""
+    re, im = pair_parts(value)
+    extra = () if func.overloadpacket.__name__ == "zero_" else (re,)
+    func(a.re, *extra)
+    if extra:
+        extra = (torch.zeros_like(re) if im is None and isinstance(re, torch.Tensor) else 0.0 if im is None else im,)
+    func(a.im, *extra)
+    return a
+
+
+def complex_nothing(func: Any, *args: Any, **kwargs: Any) -> None:
+    """An assertion about dtypes that holds for the captured program."""
+
+
+def complex_solve_ex(func: Any, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """_linalg_solve_ex: the solution; the factors that come with it are not filled in."""
+    solution = complex_solve(func, a, b, left=left)
+    size = list(a.shape[:-1])
+    return solution, a, torch.zeros(size, dtype=torch.int32), torch.zeros(size[:-1], dtype=torch.int32)
+
+
+def complex_var_mean(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    """var_mean."""
+    real, imaginary = func(a.re, *args, **kwargs), func(a.im, *args, **kwargs)
+    return real[0] + imaginary[0], RealPair(real[1], imaginary[1])
+
+
 COMPLEX_EACH_PART = (
     "permute transpose t numpy_T expand unsqueeze squeeze slice select index index_select gather flip roll repeat "
     "diagonal split split_with_sizes unbind chunk unfold narrow cumsum sum mean nansum tril triu embedding take masked_select as_strided "
@@ -324,7 +354,7 @@ COMPLEX_EACH_PART = (
 
 COMPLEX_STRUCTURE: dict[str, Any] = {
     **dict.fromkeys(COMPLEX_EACH_PART, complex_each_part),
-    **dict.fromkeys(("view.default", "_unsafe_view", "reshape", "_reshape_alias", "view_copy.default", "_reshape_copy"), complex_reshape),
+    **dict.fromkeys(("view", "_unsafe_view", "reshape", "_reshape_alias", "view_copy", "_reshape_copy"), complex_reshape),
     "slice_scatter": complex_slice_scatter,
     "select_scatter": complex_slice_scatter,
     "diagonal_scatter": complex_slice_scatter,
@@ -382,6 +412,14 @@ COMPLEX_STRUCTURE: dict[str, Any] = {
     "view_as_complex_copy": complex_view_as_complex,
     "real": complex_real_part,
     "imag": complex_imaginary_part,
+    "copy_": complex_write,
+    "fill_": complex_write,
+    "zero_": complex_write,
+    "_assert_tensor_metadata": complex_nothing,
+    "_linalg_solve_ex": complex_solve_ex,
+    "var_mean": complex_var_mean,
+    "clone": complex_each_part,
+    "contiguous": complex_each_part,
     "prims::view_of": complex_same,
     "prims::broadcast_in_dim": complex_broadcast_in_dim,
     "prims::convert_element_type": complex_convert,

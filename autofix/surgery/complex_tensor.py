@@ -27,7 +27,7 @@ class RealPair(torch.Tensor):
     @staticmethod
     def __new__(cls, re: torch.Tensor, im: torch.Tensor) -> RealPair:
         """Wrap two real tensors; their shapes must be equal."""
-        made: RealPair = torch.Tensor._make_wrapper_subclass(cls, re.shape, dtype=PAIR_COMPLEX_DTYPES[re.dtype], device=re.device)  # type: ignore[attr-defined]
+        made: RealPair = torch.Tensor._make_wrapper_subclass(cls, re.shape, strides=re.stride(), dtype=PAIR_COMPLEX_DTYPES[re.dtype], device=re.device)  # type: ignore[attr-defined]
         made.re, made.im = re, im
         return made
 
