@@ -173,6 +173,7 @@ class Eager:
                 self.pristine = None
         self.fresh_each_call = False
         self.mutated_buffers: list[str] = []
+        self.own_ratio = 0.0
         self.calls = 0
         self.seconds_spent = 0.0
         self._double: Any = None
@@ -270,37 +271,3 @@ def ordered_call(forward: Any, one: InputSet) -> tuple[list[Any], dict[str, Any]
     named = bind_arguments(forward, one.args, one.kwargs)
     order = {name: i for i, name in enumerate(named)}
     return list(one.args), dict(sorted(one.kwargs.items(), key=lambda kv: order.get(kv[0], len(order))))
-
-
-def float_noise(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None) -> Leaves | None:
-    """Largest change of each output element when float inputs and parameters move by one unit in the last place (two draws);
-    zeros for integers. None where an integer output or a shape changes, which is a knife edge."""
-    generator = torch.Generator().manual_seed(1)
-    floor = [torch.zeros_like(v, dtype=torch.float64) if v.is_floating_point() else None for _, v in outputs]
-
-    def nudge(t: Any) -> Any:
-        if not isinstance(t, torch.Tensor) or not t.is_floating_point():
-            return t
-        step = torch.randint(-1, 2, t.shape, generator=generator).to(t.dtype) * torch.finfo(t.dtype).eps
-        return t * (1 + step)
-
-    for _ in range(2):
-        model = None
-        if eager.pristine is not None:
-            model = eager.fresh()
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.copy_(nudge(parameter))
-        try:
-            moved = eager.call([(n, nudge(v)) for n, v in leaves], model, template).outputs
-        except Exception:
-            return None
-        if len(moved) != len(outputs):
-            return None
-        for i, ((_, a), (_, b)) in enumerate(zip(outputs, moved, strict=True)):
-            low = floor[i]
-            if a.shape != b.shape or (low is None and not same_tensor(a, b)):
-                return None
-            if low is not None:
-                floor[i] = torch.maximum(low, torch.nan_to_num((a.double() - b.double()).abs(), nan=0.0, posinf=0.0))
-    return [(n, torch.zeros(v.shape) if f is None else f) for (n, v), f in zip(outputs, floor, strict=True)]

@@ -33,8 +33,8 @@ CLASS_NAMES = {
     "shifted": "rows far up and down",
     "tenfold": "ten times larger",
 }
-TIE_BREAKERS = ("aten.topk", "aten.kthvalue", "aten.median", "aten.mode")
-"""Operators for which PyTorch does not say which of equal entries it takes."""
+MANY_ANSWERS = ("aten.linalg_eigh", "aten._linalg_eigh", "aten.linalg_svd", "aten._linalg_svd", "aten.linalg_qr", "aten.linalg_eig", "aten.geqrf")
+"""Factorisations that have more than one right answer where values repeat."""
 NAN_OPERATORS = frozenset(
     "isnan isinf isfinite nan_to_num heaviside xlogy nansum nanmean nanmedian max min maximum minimum fmax fmin clamp clamp_min clamp_max amax amin aminmax "
     "argmax argmin sort argsort sign atan2 grid_sampler_2d gt lt ge le eq ne where masked_fill hardtanh logaddexp cummax cummin bucketize searchsorted "
@@ -187,7 +187,7 @@ def watch_differs(first: EagerCall, watch: Watch) -> bool:
 
 def value_sets(explorer: Explorer) -> None:
     """One set a class of values at the example's shapes."""
-    loose = any(any(o.startswith(t) for t in TIE_BREAKERS) for o in explorer.facts["operators"])
+    many = any(any(o.startswith(t) for t in MANY_ANSWERS) for o in explorer.facts["operators"])
     classes = ("other", "negative", "zeros", "wide") if explorer.big else VALUE_CLASSES
     for kind in classes:
         if not any(p.is_tensor for p in explorer.plans):
@@ -198,7 +198,7 @@ def value_sets(explorer: Explorer) -> None:
             one = fewer_changes(explorer, kind)
         if one is not None:
             one.must = kind in ("other", "negative", "zeros", "wide", "tiny", "ties", "shifted")
-            one.advisory = loose and kind in ("zeros", "ties")
+            one.advisory = many and kind in ("zeros", "ties", "tiny", "shifted", "wide")
 
 
 def fewer_changes(explorer: Explorer, kind: str) -> Candidate | None:

@@ -336,7 +336,6 @@ def finish_set(
 
 def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], chain: Any, *, anchor: bool) -> tuple[ReferenceSet | None, str]:
     """A generated candidate as a record, or None and why it is dropped: eager is not sure of its own answer there."""
-    from autofix.conditioning import rounding_matters
     from autofix.eager import same_tensor
 
     try:
@@ -354,9 +353,6 @@ def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], cha
     one = InputSet(candidate.name, "generated", [], {})
     made, why = finish_set(eager, one, candidate.leaves, call, None, anchor=anchor, kind=candidate.kind, advisory=candidate.advisory)
     if candidate.kind != "nonfinite":
-        if not why and chain is None and not facts.get("watch_changes_values") and eager.bytes < 200 * 2**20:
-            unsure = rounding_matters(lambda: eager.call(candidate.leaves).outputs, call.outputs)
-            why = "the outputs hang on how intermediate results are rounded" if unsure else ""
         if why:
             return None, why
     return made, ""

@@ -1,0 +1,110 @@
+"""Round-off on trial: one eager call in which every rounded result moves by a unit or two in its last place (random arithmetic, as in
+Parker's Monte Carlo arithmetic, 1997). Outputs that move much, or integers that change, sit on a knife edge: no other implementation can be held to them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from autofix.eager import Eager, Leaves
+
+ROUNDED = frozenset(
+    "addcmul addcdiv mm addmm bmm baddbmm addbmm mv addmv dot linear convolution exp exp2 expm1 log log2 log10 log1p rsqrt pow tanh "
+    "sigmoid sum mean var std var_mean prod cumsum cumprod softmax _softmax _log_softmax log_softmax logsumexp native_layer_norm native_group_norm native_batch_norm "
+    "_native_batch_norm_legit_no_training gelu silu mish softplus elu erf erfc erfinv sin cos tan asin acos atan atan2 sinh cosh lerp linalg_vector_norm norm "
+    "upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d avg_pool1d avg_pool2d _adaptive_avg_pool2d _fft_r2c _fft_c2c _fft_c2r "
+    "logaddexp logsigmoid log_sigmoid_forward lgamma digamma mkldnn_rnn_layer _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
+    "_cdist_forward scatter_add index_add scatter_reduce grid_sampler_2d grid_sampler_3d linalg_solve_ex linalg_cholesky_ex linalg_inv_ex".split()
+)
+"""Operators whose last bit depends on the implementation. Sums and products of two elements do not (IEEE 754), and whole-number results are
+taken to be exact: so thresholds and ties keep their meaning."""
+TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
+"""Operators for which PyTorch does not say which of equal entries it takes."""
+
+
+class Shake(TorchDispatchMode):
+    """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from."""
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__()
+        self.rng = torch.Generator().manual_seed(seed)
+        self.ties = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        parts = str(func).split(".")
+        name = parts[1] if len(parts) > 1 else parts[0]
+        if name in TIE_BREAKERS and args and isinstance(args[0], torch.Tensor) and args[0].numel() > 1:
+            axis = (
+                next((a for a in args[1:] if isinstance(a, int) and -args[0].dim() <= a < args[0].dim()), -1)
+                if name != "topk"
+                else (args[2] if len(args) > 2 else -1)
+            )
+            if args[0].dim():
+                ranked = args[0].sort(axis).values
+                self.ties |= bool((ranked.diff(dim=axis) == 0).any())
+        out = func(*args, **(kwargs or {}))
+        base = name.rstrip("_") if not name.startswith("_") else name
+        if base not in ROUNDED:
+            return out
+        if isinstance(out, torch.Tensor):
+            if name.endswith("_") and not name.startswith("_"):  # in place: its result is the argument itself
+                moved = self.moved(out)
+                if moved is not out:
+                    out.copy_(moved)
+                return out
+            return self.moved(out)
+        if isinstance(out, (tuple, list)):
+            return type(out)(self.moved(v) if isinstance(v, torch.Tensor) else v for v in out)
+        return out
+
+    def moved(self, value: torch.Tensor) -> torch.Tensor:
+        """The tensor with each value that is no whole number moved by up to one unit in the last place."""
+        if not value.is_floating_point() or value.numel() == 0 or value.layout != torch.strided:
+            return value
+        step = torch.randint(-1, 2, value.shape, generator=self.rng).to(value.dtype) * torch.finfo(value.dtype).eps
+        return torch.where((value == value.round()) | ~torch.isfinite(value), value, value * (1 + step))
+
+
+def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, bool]:
+    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes or the model does not bear it."""
+    floor = [torch.zeros(v.shape, dtype=torch.float64) for _, v in outputs]
+    ties = False
+    for seed in range(draws):
+        shake = Shake(seed + 1)
+        try:
+            with shake:
+                moved = eager.call(leaves, None, template).outputs
+        except Exception:
+            return None, shake.ties
+        ties |= shake.ties
+        if len(moved) != len(outputs):
+            return None, ties
+        for i, ((_, a), (_, b)) in enumerate(zip(outputs, moved, strict=True)):
+            if a.shape != b.shape:
+                return None, ties
+            if not a.is_floating_point():
+                if not torch.equal(a, b):
+                    return None, ties
+                continue
+            x, y = a.double(), b.double()
+            if not torch.equal(torch.isnan(x), torch.isnan(y)):
+                return None, ties
+            floor[i] = torch.maximum(floor[i], torch.nan_to_num((x - y).abs(), nan=0.0, posinf=0.0))
+    return [(n, f) for (n, _), f in zip(outputs, floor, strict=True)], ties
+
+
+def shaken_ratio(outputs: Leaves, change: Leaves) -> float:
+    """The largest change over what parity allows for that value (see compare.TOLERANCES)."""
+    from autofix.compare import TOLERANCES
+
+    worst = 0.0
+    for (_, value), (_, moved) in zip(outputs, change, strict=True):
+        if value.is_floating_point() and value.numel():
+            rtol, atol = TOLERANCES.get(str(value.dtype).removeprefix("torch."), (1e-3, 1e-5))
+            allowed = atol + rtol * torch.nan_to_num(value.double().abs(), nan=0.0, posinf=0.0)
+            worst = max(worst, float((moved / allowed).max()))
+    return worst
