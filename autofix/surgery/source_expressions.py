@@ -6,6 +6,8 @@ from typing import Any
 
 import libcst as cst
 
+from autofix.surgery.source_names import contains, statements, uses_of
+
 _EMPTY = cst.Module([])
 
 
@@ -59,6 +61,19 @@ def flag_call(test: cst.BaseExpression, helpers: set[str]) -> cst.BaseExpression
     return test.with_changes(lpar=[], rpar=[]) if hasattr(test, "lpar") else test
 
 
+def chosen_index(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The tensor `t` of `self.modules[int(t)]` or `self.modules[t.item()]`."""
+    if not isinstance(node, cst.Subscript) or not code_of(node.value).startswith("self.") or len(node.slice) != 1:
+        return None
+    index = node.slice[0].slice
+    if not isinstance(index, cst.Index) or not isinstance(index.value, cst.Call):
+        return None
+    func = index.value.func
+    if isinstance(func, cst.Name) and func.value == "int" and len(index.value.args) == 1:
+        return index.value.args[0].value
+    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "item" else None
+
+
 class TestRewriter(cst.CSTTransformer):
     """Conditional expressions, boolean operations and flags of calls whose text is in `dynamic`."""
 
@@ -91,7 +106,14 @@ class TestRewriter(cst.CSTTransformer):
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """A flag such as `is_causal=t > 1` has to be a Python bool: one call for each of its values."""
+        """Calls of a module picked by a value; a flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each."""
+        index = chosen_index(updated_node.func)
+        if index is not None and isinstance(updated_node.func, cst.Subscript):
+            self.changed = True
+            self.helpers.add("call_chosen")
+            return call("call_chosen", updated_node.func.value, index).with_changes(
+                args=[cst.Arg(updated_node.func.value), cst.Arg(index), *updated_node.args]
+            )
         for i, arg in enumerate(updated_node.args):
             if arg.keyword is not None and arg.keyword.value == "is_causal" and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
                 self.changed = True
@@ -168,3 +190,33 @@ class ListReaders(cst.CSTTransformer):
             return updated_node
         self.helpers.add(new)
         return updated_node.with_changes(func=cst.Name(new))
+
+
+def turn_limit(loop: cst.While) -> str:
+    """An expression for the most turns of `while n < limit: ...; n += step`, taken before the loop; "" where none is seen."""
+    body = statements(loop.body)
+    if contains(body, cst.Continue, into_loops=False):
+        return ""
+    steps: dict[str, int] = {}
+    for s in body:
+        if isinstance(s, cst.SimpleStatementLine) and isinstance(s.body[0], cst.AugAssign):
+            small = s.body[0]
+            plus = isinstance(small.operator, cst.AddAssign)
+            if isinstance(small.target, cst.Name) and isinstance(small.value, cst.Integer) and (plus or isinstance(small.operator, cst.SubtractAssign)):
+                steps[small.target.value] = int(small.value.value) * (1 if plus else -1)
+    stored = uses_of(*body).stores
+    counts = {n: v for n, v in steps.items() if sum(n in uses_of(s).stores for s in body) == 1}
+    for test in _chain(loop.test, cst.And):
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            continue
+        left, right, operator = test.left, test.comparisons[0].comparator, test.comparisons[0].operator
+        if isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual)):
+            left, right = right, left
+        elif not isinstance(operator, (cst.LessThan, cst.LessThanEqual)):
+            continue
+        extra = " + 1" if isinstance(operator, (cst.LessThanEqual, cst.GreaterThanEqual)) else ""
+        for near, far, sign in ((left, right, 1), (right, left, -1)):
+            if isinstance(near, cst.Name) and counts.get(near.value, 0) * sign > 0 and not uses_of(far).loads & stored:
+                low, high = (code_of(near), code_of(far)) if sign > 0 else (code_of(far), code_of(near))
+                return f"{high} - {low}{extra}"
+    return ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call
+from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call, turn_limit
 from autofix.surgery.source_names import EVERYTHING, contains, else_statements, exposed, falls_through, parameter_names, statements, uses_of
 
 
@@ -348,9 +348,9 @@ class FlowRewriter:
             call = f"traced_for({code_of(rewriter.items(s.iter))}, {name}{''.join(', ' + n for n in carried)})"
             self.helpers.add("traced_for")
         else:
-            call = f"traced_while(lambda {', '.join(carried)}: {self._flag(s.test)}, {name}{''.join(', ' + n for n in carried)})".replace(
-                "lambda :", "lambda:"
-            )
+            limit = turn_limit(s)
+            parts = [f"lambda {', '.join(carried)}: {self._flag(s.test)}".replace("lambda :", "lambda:"), name, *carried]
+            call = f"traced_while({', '.join(parts)}{', bound=' + limit if limit else ''})"
             self.helpers.add("traced_while")
         outs = [n if n in after else "_" for n in carried]
         used = any(n != "_" for n in outs)

@@ -97,14 +97,22 @@ def closed(value: Any) -> Any:
     return value
 
 
-def grown_rows(data: Any, ragged: Any) -> Any:
-    """A list of tensors kept as one tensor: stacked along a new first axis, or (`ragged`) joined along that axis."""
+def grown_rows(data: Any, ragged: Any, blind: bool = False) -> Any:
+    """A list of tensors kept as one tensor: stacked along a new first axis, or (`ragged`) joined along that axis.
+
+    blind: it may be appended to and not read (a turn that only counts).
+    """
 
     class Rows:
         is_rows = True
 
         def __init__(self) -> None:
-            self.data, self.ragged = data, ragged
+            self.data, self.ragged, self.blind = data, ragged, blind
+
+        def read(self) -> Any:
+            if self.blind:
+                raise TypeError("a list of unknown length is read while it grows")
+            return self.data
 
         def append(self, item: Any) -> None:
             item = item if isinstance(item, torch.Tensor) else torch.scalar_tensor(item, dtype=self.data.dtype)
@@ -116,7 +124,7 @@ def grown_rows(data: Any, ragged: Any) -> Any:
                 self.append(item)
 
         def __getitem__(self, index: Any) -> Any:
-            return self.data[index]
+            return self.read()[index]
 
         def __bool__(self) -> bool:
             raise TypeError("whether a list that grew in the graph is empty is known only at run time")
@@ -153,18 +161,18 @@ def stack_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
         return torch.stack(items, dim)
     if items.ragged is not None:
         raise TypeError("tensors of several sizes can't be stacked")
-    return items.data.movedim(0, dim) if dim else items.data
+    return items.read().movedim(0, dim) if dim else items.read()
 
 
 def cat_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
     """torch.cat for lists that may have grown in the graph."""
     if not getattr(items, "is_rows", False):
         return torch.cat(items, dim)
-    data = items.data
+    data = items.read()
     if items.ragged is not None:
         if dim % data.dim() != items.ragged:
             raise TypeError("tensors of several sizes can be joined along the axis that differs only")
-        return data
+        return data.clone()
     dim = dim % (data.dim() - 1)
     return data.movedim(0, dim).flatten(dim, dim + 1)
 
@@ -172,7 +180,7 @@ def cat_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
 def list_length(items: Any) -> Any:
     """len() that keeps sizes of tensors and of grown lists symbolic."""
     if getattr(items, "is_rows", False):
-        return items.data.shape[0]
+        return items.read().shape[0]
     return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
 
 

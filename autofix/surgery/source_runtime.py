@@ -81,7 +81,9 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
                 return out
             if func in (torch.Tensor.__setitem__, torch.Tensor.__getitem__):
                 args = (args[0], self._index(args[1]), *args[2:])
-            if func is torch.Tensor.__setitem__ and isinstance(args[2], (int, float, bool)):
+                if any(isinstance(i, torch.Tensor) and not i.dim() and i.dtype is not torch.bool for i in pytree.tree_leaves(args[1])):
+                    func = symbolic_view if func is torch.Tensor.__getitem__ else assign_view
+            if func in (torch.Tensor.__setitem__, assign_view) and isinstance(args[2], (int, float, bool)):
                 fill = torch.full((), args[2], dtype=args[0].dtype, device=args[0].device)
                 self.made[id(fill)] = fill
                 args = (args[0], args[1], fill)
@@ -104,14 +106,19 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
 
 def assign_view(tensor: torch.Tensor, index: Any, value: torch.Tensor) -> None:
     """tensor[index] = value for an index of numbers and slices, some of them known only at run time."""
-    symbolic_view(tensor, index).copy_(value)
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(i, list) or (isinstance(i, torch.Tensor) and (i.dim() or i.dtype is torch.bool)) for i in items):
+        tensor[tuple(map(whole_index, items))] = value
+        return
+    items = [i.item() if isinstance(i, torch.Tensor) else i for i in items]
+    symbolic_view(tensor, tuple(items)).copy_(value)
 
 
 def symbolic_view(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     """tensor[index] for an index of numbers and slices, some of them known only at run time."""
     items = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(i, (torch.Tensor, list)) for i in items):
-        return tensor[tuple(torch.scalar_tensor(i, dtype=torch.int64) if isinstance(i, torch.SymInt) else i for i in items)]
+    if any(isinstance(i, list) or (isinstance(i, torch.Tensor) and (i.dim() or i.dtype is torch.bool)) for i in items):
+        return tensor[tuple(map(whole_index, items))]
     if Ellipsis in items:
         at, used = items.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in items)
         items[at : at + 1] = [slice(None)] * (tensor.dim() - used)
@@ -122,11 +129,21 @@ def symbolic_view(tensor: torch.Tensor, index: Any) -> torch.Tensor:
         elif isinstance(item, slice):
             if item != slice(None):
                 tensor = torch.ops.aten.slice.Tensor(tensor, dim, item.start, item.stop, item.step or 1)
+        elif isinstance(item, torch.Tensor):
+            tensor = tensor.index_select(dim, item.reshape(1).to(torch.int64)).squeeze(dim)
+            continue
         else:
             tensor = tensor.select(dim, item)
             continue
         dim += 1
     return tensor
+
+
+def whole_index(item: Any) -> Any:
+    """A number among index tensors as an index tensor of one element."""
+    if isinstance(item, torch.SymInt):
+        return torch.scalar_tensor(item, dtype=torch.int64).reshape(1)
+    return item.reshape(1) if isinstance(item, torch.Tensor) and not item.dim() and item.dtype is not torch.bool else item
 
 
 def nested_tensor_of(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> torch.Tensor:
@@ -304,3 +321,19 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
         out.append(slot.unpack(packed[: slot.count()]))
         del packed[: slot.count()]
     return leaves(out)
+
+
+def call_chosen(modules: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+    """modules[index](*args) where the index may be known only at run time: one branch for each module."""
+    if isinstance(index, torch.Tensor) and not is_tracing():
+        index = int(index)
+    if not isinstance(index, (torch.Tensor, torch.SymInt)):
+        return modules[index](*args, **kwargs)
+
+    def choose(low: int, high: int) -> Any:
+        if high - low == 1:
+            return modules[low](*args, **kwargs)
+        middle = (low + high) // 2
+        return traced_if(index < middle, lambda: (choose(low, middle),), lambda: (choose(middle, high),))[0]
+
+    return choose(0, len(modules))

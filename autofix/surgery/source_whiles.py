@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autofix.surgery.source_loops import as_rows, closed, loop_slot, opened
-from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, lower_size, upper_size
+from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, lower_size, upper_size
 from autofix.surgery.source_runtime import as_flag, closed_sizes, flag_tensor, is_tracing, note_results, outside_reads, quiet_sizes, rebound, watch_reads
 
 # RUNTIME BEGINS
@@ -11,6 +11,28 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+
+def agree_on_subgraphs() -> None:
+    """Give calls of nested subgraphs one version while the program is converted.
+
+    torch 2.13 writes some with the version of the ONNX opset and some with 1, and its inliner then refuses a branch in a loop
+    ("Opset mismatch when inlining function"). The domain is private to the exporter and inlined away.
+    """
+    try:
+        from torch.onnx._internal.exporter import _ir_passes as passes
+
+        before = passes._maybe_set_opset_version
+    except (ImportError, AttributeError):
+        return
+    if getattr(before, "agreed", False):
+        return
+
+    def agreed(imports: Any, domain: str, version: Any) -> Any:
+        return before(imports, domain, None if domain.startswith("pkg.torch") else version)
+
+    agreed.agreed = True  # type: ignore[attr-defined]
+    passes._maybe_set_opset_version = agreed
 
 
 def flat_values(values: Any) -> tuple[list[Any], Any]:
@@ -38,6 +60,14 @@ def probe_turn(test: Any, step: Any, leaves: list[Any], spec: Any) -> tuple[Any,
     return stop, new, changed, watch
 
 
+def free_number(before: Any, after: Any) -> Any:
+    """A whole number that a turn changes, as one without a value; anything else as it is."""
+    if type(before) is not int or before is after or not is_number(after):
+        return before
+    with quiet_sizes(scratch=True):
+        return torch.ops.aten.alias(torch.zeros((), dtype=torch.int64)).item()
+
+
 def align_lists(before: Any, after: Any) -> list[Any]:
     """The variables before a turn with lists that the turn lengthened turned into grown rows."""
     out = []
@@ -60,10 +90,21 @@ def trial_leaf(slot: Any, shift: int) -> Any:
     return torch.zeros(sizes, dtype=slot.dtype, device=slot.first.device)
 
 
+def row_leaves(values: list[Any]) -> list[bool]:
+    """For every leaf of the variables, whether it is the tensor of a grown list."""
+    out: list[bool] = []
+    for v in values:
+        leaves, _ = flat_values([v])
+        out += [bool(getattr(v, "is_rows", False) and isinstance(leaf, torch.Tensor)) for leaf in leaves]
+    return out
+
+
 def plan_loop(test: Any, step: Any, values: list[Any]) -> tuple[list[Any], Any, list[Any], bool, Any]:
     """(variables, their structure, one slot a leaf, whether the loop may stop itself, what it reads), found by trial turns."""
     leaves, spec = flat_values(values)
     stop, new, changed, watch = probe_turn(test, step, leaves, spec)
+    free = [free_number(a, b) for a, b in zip(values, new)]
+    _, new, _, _ = probe_turn(test, step, *flat_values(free))
     values = align_lists(values, new)
     leaves, spec = flat_values(values)
     stop, new, changed, watch = probe_turn(test, step, leaves, spec)
@@ -104,6 +145,26 @@ def plan_loop(test: Any, step: Any, values: list[Any]) -> tuple[list[Any], Any, 
     return values, spec, slots, as_flag(stop) is not False, watch
 
 
+def count_rows(test: Any, step: Any, values: list[Any], bound: Any, counter: bool) -> list[Any]:
+    """How long each grown list of `values` becomes: the loop run once with empty lists, only to count."""
+    at = [i for i, v in enumerate(values) if getattr(v, "is_rows", False)]
+    empty = [values[i].data.narrow(values[i].ragged or 0, 0, 0) for i in at]
+
+    def counting(*now: Any) -> Any:
+        plain, totals = list(now[: len(values)]), now[len(values) :]
+        for i, blank in zip(at, empty):
+            plain[i] = grown_rows(blank.clone(), values[i].ragged, blind=True)
+        stop, *new = step(*plain)
+        more = [n + new[i].data.shape[new[i].ragged or 0] for n, i in zip(totals, at)]
+        for i in at:
+            new[i] = None
+        return (stop, *new, *more)
+
+    start = [None if i in at else v for i, v in enumerate(values)]
+    done = traced_loop(lambda *now: test(*now[: len(values)]), counting, (*start, *[0] * len(at)), bound, counter)
+    return list(done[len(values) :])
+
+
 def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = False) -> Any:
     """`while test(*values): stop, *values = step(*values)` until `stop` holds, as one while_loop.
 
@@ -117,12 +178,24 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
         return tuple(values)
     from torch._higher_order_ops.while_loop import while_loop_op
 
+    agree_on_subgraphs()
     values, spec, slots, stops, watch = plan_loop(test, step, list(values))
+    if bound is None:  # every turn takes something away from a variable: there are no more turns than it is long
+        bound = next((s.first.shape[d] for s in slots for d in s.vary if s.growth[d] is not None and s.growth[d] < 0), None)
+    unknown = [s for s in slots if any(g is None or (g > 0 and bound is None) for g in s.growth.values())]
+    rows = [s for s, path in zip(slots, row_leaves(values)) if path]
+    if unknown and all(any(s is r for r in rows) for s in unknown):
+        for slot, total in zip(rows, count_rows(test, step, values, bound, counter)):
+            for d in slot.vary:
+                torch._check(total >= 0)
+                slot.caps[d] = slot.first.shape[d] + total
     for slot in slots:
         for d in slot.vary:
+            if d in slot.caps:
+                continue
             size, growth = slot.first.shape[d], slot.growth[d]
             if growth is None or (growth > 0 and bound is None):
-                raise TypeError("how large a variable of a loop may become is not known before it runs")
+                raise TypeError(f"how large a variable of a loop may become is not known before it runs: {slot.first.shape} grows by {growth}")
             slot.caps[d] = size if growth <= 0 else size + growth * bound
 
     state: list[Any] = [torch.zeros((), dtype=torch.bool)] if stops else []
