@@ -23,7 +23,7 @@ import torch
 
 from autofix.attempt import fixed_axes, opset_of, save_model
 from autofix.case import InputSet, one_line
-from autofix.eager import Eager, float_noise, ordered_call
+from autofix.eager import Eager, ordered_call
 from autofix.errors import NothingToDo
 from autofix.export import export_model
 from autofix.loading import build_model, import_model_file
@@ -126,19 +126,26 @@ def input_sets(plan: FixPlan, module: Any) -> list[InputSet]:
 
 
 def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str, Any]] | None, chain: Any) -> FixSet:
-    """Run the untouched model on one set, in float64 too where that can be; `leaves` replace the set's own."""
+    """Run the untouched model on one set, in float64 too where that can be; `leaves` replace the set's own.
+
+    Raises ValueError where such other leaves sit on a knife edge: round-off decides what PyTorch itself gives.
+    """
     from autofix.adapter import input_leaves
+    from autofix.shake import shaken_change
 
     template = ordered_call(eager.model.forward, one)
+    own = leaves is None
     leaves = input_leaves(eager.model.forward, *template) if leaves is None else leaves
     call = eager.call(leaves, chain, template)
     wide = eager.call64(leaves, template, call.state_before) if plan.float64 == "yes" else None
     outputs64 = [v for _, v in wide] if wide is not None and len(wide) == len(call.outputs) else None
-    floor = None
-    if outputs64 is None and not plan.mutated_buffers and eager.pristine is not None:
-        floor = float_noise(eager, leaves, call.outputs, template)
+    change, ties = None, False
+    if not plan.mutated_buffers and eager.pristine is not None and (outputs64 is None or not own):
+        change, ties = shaken_change(eager, leaves, call.outputs, template, draws=2)
+        if not own and (change is None or ties):
+            raise ValueError("round-off decides the outputs")
     args, kwargs = eager.arguments(leaves, template)
-    noise = None if floor is None else [v for _, v in floor]
+    noise = None if change is None or outputs64 is not None else [v for _, v in change]
     return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after)
 
 
@@ -156,7 +163,7 @@ def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[Fix
             leaves = [(n, resized_leaf(v, shapes[n]) if n in shapes else v) for n, v in found[0].leaves]
             found.append(eager_set(plan, eager, replace(own[0], name=name, origin="generated"), leaves, chain))
         except Exception:
-            print(f"fix.py: eager PyTorch does not take the given inputs repeated to the sizes of {name!r}: not verified", file=sys.stderr)
+            continue  # the given inputs repeated to these sizes are no input that PyTorch itself is sure of
     return found
 
 
