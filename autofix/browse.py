@@ -102,7 +102,10 @@ def show(cache: Cache, prefix: str) -> list[dict[str, Any]]:
             "WHERE o.case_id = ? ORDER BY o.verdict = 'pass' DESC, o.stage DESC, o.ms, o.id",
             (case_id,),
         ):
-            recipe = str(Recipe.from_json(json.loads(row[2]))) if row[2] else "(not shared)"
+            try:
+                recipe = str(Recipe.from_json(json.loads(row[2]))) if row[2] else "(not shared)"
+            except (TypeError, ValueError, KeyError):
+                recipe = "(of another version)"
             found.append(
                 {
                     "case": case_id,

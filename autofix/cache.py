@@ -7,6 +7,7 @@ A cache that can't be written or read any more says so in `problem` and never st
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -227,10 +228,11 @@ class Cache:
         return {name for query in self._readers() for (name,) in query(sql, json.dumps(outcomes))} if outcomes else set()
 
     def recipe(self, recipe_id: str) -> Recipe | None:
-        """A recorded recipe by its id."""
+        """A recorded recipe by its id; None also for one that only another version of autofix can read."""
         for query in self._readers():
             for (body,) in query("SELECT body FROM recipes WHERE id = ?", recipe_id):
-                return Recipe.from_json(json.loads(body))
+                with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError):
+                    return Recipe.from_json(json.loads(body))
         return None
 
     def known_hopeless(self, case_id: str, environment: Mapping[str, Any], target: Target, strategies: str = "") -> Hopeless | None:

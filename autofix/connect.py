@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from autofix.errors import CacheError
-from autofix.migrations import migrate, version_of
+from autofix.migrations import MIGRATIONS, migrate, version_of
 
 BUSY_SECONDS = 60.0
 
@@ -89,13 +89,15 @@ def open_layer(file: Path) -> sqlite3.Connection:
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(f"{uri}?{options}", uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
-            if version_of(connection, str(file)) == 0:
-                raise CacheError(f"{file}: an empty file")
+            version = version_of(connection, str(file))
+            if version < len(MIGRATIONS):
+                older = f"written by an older autofix; `autofix cache stats --cache {file}` brings it up to date"
+                raise CacheError(f"{file}: {older if version else 'an empty file'}")
             connection.execute("SELECT count(*) FROM rates WHERE key = ''").fetchone()
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
-            if "immutable" in options or "no such table" in str(error):
+            if "immutable" in options:
                 raise CacheError(f"{file}: can't be read: {error}") from None
         except sqlite3.DatabaseError:
             connection.close()

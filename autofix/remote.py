@@ -25,6 +25,8 @@ from autofix.store import commit_staged, stage_rows
 ROWS_PER_SEGMENT = 20_000
 MAX_SEGMENT = 64 * 2**20
 MAX_UNPACKED = 512 * 2**20
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
+"""Stores without folders, where making one would make a bucket out of a slip of the pen."""
 _NAME = re.compile(r"([0-9a-f]{64})\.jsonl\.gz")
 
 
@@ -82,7 +84,8 @@ def _place(url: str) -> tuple[Any, str]:
 def _names(fs: Any, root: str) -> list[str]:
     """Segment names; other files in the folder are left alone."""
     try:
-        entries = fs.ls(root, detail=False, refresh=True) if "s3" in fs.protocol else fs.ls(root, detail=False)
+        fs.invalidate_cache()
+        entries = fs.ls(root, detail=False)
     except FileNotFoundError:
         return []
     return sorted(name for name in (str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in entries) if _NAME.fullmatch(name))
@@ -172,7 +175,8 @@ def _write(fs: Any, root: str, remote: str, connection: sqlite3.Connection, batc
         return
     data = gzip.compress("".join(row.line() + "\n" for row in batch).encode(), 6, mtime=0)
     name = hashlib.sha256(data).hexdigest() + ".jsonl.gz"
-    fs.makedirs(root, exist_ok=True)
+    if not _BUCKETS & ({fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)):
+        fs.makedirs(root, exist_ok=True)
     fs.pipe_file(f"{root}/{name}", data)
     _remember(connection, remote, name, [row.id for row in batch], True)
     pushed.segments, pushed.rows = pushed.segments + 1, pushed.rows + len(batch)

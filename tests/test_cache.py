@@ -286,6 +286,22 @@ def test_old_schemas_migrate(tmp_path: Path) -> None:
                 assert migrated.rates().of("*") == new.rates().of("*")  # version 1 had none: counted by the next step
 
 
+def test_an_older_team_cache_is_left_out_with_what_to_do(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "team.db", isolation_level=None)
+    migrations.migrate(old, "old", upto=1)
+    old.close()
+    with Cache.open(tmp_path / "mine.db", [tmp_path / "team.db"], seed=False) as cache:
+        assert cache.problem and "brings it up to date" in cache.problem and not cache.layers
+
+
+def test_a_recipe_of_another_version_is_no_hint(tmp_path: Path) -> None:
+    with opened(tmp_path) as cache:
+        cache.record(case(), ENV, TARGET, [stock(), passed(fix())])
+        cache.connection.execute("UPDATE recipes SET body = json_set(body, '$.start.later', 1)")
+        assert cache.known_recipe(case().id, ENV, TARGET) is None
+        assert cache.show("one")[0]["recipe"] == "(of another version)"
+
+
 def test_garbage_goes_and_the_rest_stays(tmp_path: Path) -> None:
     with opened(tmp_path) as cache:
         cache.record(case(), ENV, TARGET, [stock(), passed(fix("bad"))])

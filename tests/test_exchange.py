@@ -248,3 +248,29 @@ def test_recipes_with_tuples_keep_their_id(tmp_path: Path) -> None:
         assert cache.problem is None
         known_again = cache.known_recipe(case().id, ENV, TARGET)
     assert known_again and known_again.id == recipe.id and STOCK.id != recipe.id
+
+
+def test_push_and_pull_through_an_s3_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server_of = pytest.importorskip("moto.server")
+    s3fs = pytest.importorskip("s3fs")
+    server = server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        settings_ = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}
+        for name, value in settings_.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        s3fs.S3FileSystem().mkdir("team")
+        with opened(tmp_path, "a.db", "ann") as a, opened(tmp_path, "b.db", "bob") as b:
+            a.record(case("a"), ENV, TARGET, [stock(), passed(fix("of_ann"))])
+            b.record(case("b"), ENV, TARGET, [stock(), passed(fix("of_bob"))])
+            for cache in (a, b, a):
+                remote.push(cache.connection, "s3://team/autofix")
+            for cache in (a, b):
+                remote.pull(cache.connection, "s3://team/autofix")
+            assert everything(a.connection) == everything(b.connection)
+            assert len(s3fs.S3FileSystem().ls("team/autofix")) == 2
+            with pytest.raises(CacheError, match="s3://no-such-bucket/x"):
+                remote.push(a.connection, "s3://no-such-bucket/x")
+    finally:
+        server.stop()
