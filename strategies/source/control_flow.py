@@ -1,0 +1,135 @@
+"""Strategy: rewrite if, while and for that depend on tensors or sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofix.errors import NothingToDo
+from autofix.recipe import Fix
+from autofix.strategy import Evidence, Example, SourceStrategy
+from autofix.surgery.source_control import rewrite_control_flow
+from autofix.surgery.source_evidence import has_dynamic_axes, number_arguments, user_files
+from autofix.target import Target
+from autofix.trial import Diagnosis, Stage
+
+HEAD = """
+import torch
+from torch import nn
+"""
+BRANCH = (
+    HEAD
+    + """
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+    def forward(self, x):
+        if x.mean() > 0:
+            y = self.a(x)
+        else:
+            y = x * 2.0
+        return y + x
+
+
+def get_inputs():
+    return [torch.ones(3, 4)]
+
+
+dynamic_shapes = {"x": {0: "batch"}}
+
+
+def get_more_inputs():
+    return [[-torch.ones(2, 4)], [torch.ones(5, 4)]]
+"""
+)
+LOOP = (
+    HEAD
+    + """
+
+class Model(nn.Module):
+    def forward(self, x):
+        state = torch.zeros_like(x[:, 0])
+        out = []
+        for t in range(x.shape[1]):
+            state = torch.tanh(state + x[:, t])
+            out.append(state)
+        return torch.stack(out, 1)
+
+
+def get_inputs():
+    return [torch.linspace(-1, 1, 24).reshape(2, 4, 3)]
+
+
+dynamic_shapes = {"x": {1: "time"}}
+
+
+def get_more_inputs():
+    return [[torch.linspace(-2, 2, 42).reshape(2, 7, 3)]]
+"""
+)
+PLAIN = (
+    HEAD
+    + """
+
+class Model(nn.Module):
+    def forward(self, x):
+        if x.dim() == 2:
+            return x * 2
+        return x
+
+
+def get_inputs():
+    return [torch.ones(3, 4)]
+"""
+)
+
+
+class ControlFlow(SourceStrategy):
+    """Rewrite Python control flow that depends on tensors or sizes into torch.cond and while_loop.
+
+    When it helps: capture stops at an `if`, `while`, `for` or assert on a value, or freezes a test or a number of turns that
+    depends on the size of a dynamic axis.
+    Why it is safe: branches and loop bodies become local functions with the same statements; their variables are found by
+    live-variable analysis; both branches stay in the graph (ONNX If, Loop). A branch that only raises and an assert
+    are dropped: eager accepts no input on which they fire.
+    """
+
+    treats = (
+        "data-dependent-branch",
+        "data-dependent-size",
+        "axis-specialized",
+        "axis-fixed",
+        "mismatch-at-other-sizes",
+        "mismatch-at-other-values",
+        "run-error-at-other-sizes",
+        "run-error-at-other-values",
+        "baked-value",
+        "capture-error",
+        "unsupported-python",
+    )
+    prior = 0.55
+    cost = 2.0
+
+    def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        if evidence.recipe.has(self.name):
+            return
+        sizes, arguments = has_dynamic_axes(evidence.facts), number_arguments(evidence.facts)
+        for file, text, functions, lines in user_files(evidence.facts):
+            if rewrite_control_flow(text, functions, lines, sizes=sizes, arguments=arguments) != text:
+                yield self.fix(file=file, functions=functions, lines=lines, sizes=sizes, arguments=arguments)
+
+    @staticmethod
+    def apply(text: str, *, functions: list[str], lines: list[int], sizes: bool, arguments: list[str]) -> str:  # type: ignore[override]
+        new = rewrite_control_flow(text, functions, lines, sizes=sizes, arguments=arguments)
+        if new == text:
+            raise NothingToDo("no control flow here depends on a tensor or a size")
+        return new
+
+    REPAIRS = (
+        Example(BRANCH, symptom="data-dependent-branch"),
+        Example(LOOP, symptom="axis-specialized"),
+        Example(PLAIN, symptom=""),
+    )
+    DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)
