@@ -1,0 +1,109 @@
+"""Adaptive pooling for any input and output size, also sizes that are only known at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def adaptive_windows(size: Any, bins: int) -> tuple[Tensor, Tensor]:
+    """Indices [bins, widest] into an axis and whether each counts. Window i runs from floor(i size / bins) to
+    ceil((i + 1) size / bins) (PyTorch's AdaptiveAveragePooling kernel); places beyond a window repeat its last one."""
+    axis = torch.arange(bins)
+    starts = (axis * size).div(bins, rounding_mode="floor")
+    ends = ((axis + 1) * size + bins - 1).div(bins, rounding_mode="floor")
+    widest = (size + bins - 1) // bins + 1
+    places = starts[:, None] + torch.arange(widest)[None]
+    return torch.minimum(places, ends[:, None] - 1), places < ends[:, None]
+
+
+def adaptive_pool_axis(x: Tensor, axis: int, bins: int, largest: bool) -> Tensor:
+    """Pool one axis (counted from the end) to `bins` places."""
+    size = x.shape[axis]
+    if isinstance(size, int) and size == bins:
+        return x
+    if bins == 1:
+        return x.amax(axis, keepdim=True) if largest else x.mean(axis, keepdim=True)
+    places, counts = adaptive_windows(size, bins)
+    moved = x.movedim(axis, -1)
+    windows = moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1)
+    if largest:
+        pooled = windows.amax(-1)
+    else:
+        pooled = torch.where(counts, windows, torch.zeros_like(windows)).sum(-1) / counts.sum(-1).to(x.dtype)
+    return pooled.movedim(-1, axis)
+
+
+def adaptive_sizes(output_size: Any, dims: int, x: Tensor) -> list[int | None]:
+    """One bin count an axis; None keeps an axis."""
+    sizes = [output_size] * dims if isinstance(output_size, int) or output_size is None else list(output_size)
+    return [None if s is None else int(s) for s in sizes]
+
+
+def adaptive_pool(x: Tensor, output_size: Any, dims: int, largest: bool) -> Tensor:
+    """Adaptive average or maximum pooling over the last `dims` axes."""
+    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims, x), strict=True):
+        if bins is not None:
+            x = adaptive_pool_axis(x, axis, bins, largest)
+    return x
+
+
+def adaptive_is_plain(x: Tensor, output_size: Any, dims: int) -> bool:
+    """Whether exporters have a form of their own: every axis of known size and a multiple of its bins, or one bin."""
+    for size, bins in zip(x.shape[-dims:], adaptive_sizes(output_size, dims, x), strict=True):
+        if bins not in (None, 1) and not (type(size) is int and torch._C._get_tracing_state() is None and size % bins == 0):
+            return False
+    return True
+
+
+def adaptive_avg_pool1d_any(input: Tensor, output_size: Any) -> Tensor:
+    """For torch.adaptive_avg_pool1d."""
+    return torch.adaptive_avg_pool1d(input, output_size) if adaptive_is_plain(input, output_size, 1) else adaptive_pool(input, output_size, 1, False)
+
+
+def adaptive_avg_pool2d_any(input: Tensor, output_size: Any) -> Any:
+    """For torch._C._nn.adaptive_avg_pool2d."""
+    if adaptive_is_plain(input, output_size, 2):
+        return torch._C._nn.adaptive_avg_pool2d(input, output_size)
+    return adaptive_pool(input, output_size, 2, False)
+
+
+def adaptive_avg_pool3d_any(input: Tensor, output_size: Any) -> Any:
+    """For torch._C._nn.adaptive_avg_pool3d."""
+    if adaptive_is_plain(input, output_size, 3):
+        return torch._C._nn.adaptive_avg_pool3d(input, output_size)
+    return adaptive_pool(input, output_size, 3, False)
+
+
+def adaptive_max(x: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
+    """Maximum pooling and the flat index of each maximum within the pooled axes; an exporter drops the latter where unused."""
+    values = adaptive_pool(x, output_size, dims, True)
+    flat = torch.arange(x[(0,) * (x.dim() - dims)].numel()).reshape(x.shape[-dims:]).expand(x.shape)
+    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims, x), strict=True):
+        if bins is None:
+            continue
+        places, _ = adaptive_windows(x.shape[axis], bins)
+        parts = []
+        for value in (x, flat):
+            moved = value.movedim(axis, -1)
+            parts.append(moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1))
+        chosen = parts[0].argmax(-1, keepdim=True)
+        x, flat = (p.gather(-1, chosen).squeeze(-1).movedim(-1, axis) for p in parts)
+    return values, flat
+
+
+def adaptive_max_pool1d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    """For torch.adaptive_max_pool1d."""
+    return adaptive_max(input, output_size, 1)
+
+
+def adaptive_max_pool2d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    """For torch._C._nn.adaptive_max_pool2d."""
+    return adaptive_max(input, output_size, 2)
+
+
+def adaptive_max_pool3d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    """For torch._C._nn.adaptive_max_pool3d."""
+    return adaptive_max(input, output_size, 3)
