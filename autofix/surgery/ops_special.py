@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -29,21 +30,43 @@ def result_dtype(*xs: Tensor) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
+def power_coefficients(chebyshev: Sequence[float]) -> list[float]:
+    """Coefficients in powers of t of sum c_k T_k(t), exact until they are rounded; the series used here stay well conditioned."""
+    below, at = [Fraction(1)], [Fraction(0), Fraction(1)]
+    total = [Fraction(0)] * len(chebyshev)
+    for c in chebyshev:
+        for k, t in enumerate(below):
+            total[k] += Fraction(c) * t
+        below, at = at, [(2 * at[k - 1] if k else Fraction(0)) - (below[k] if k < len(below) else 0) for k in range(len(at) + 1)]
+    return [float(t) for t in total]
+
+
+def capped(x: Tensor, high: float) -> Tensor:
+    """min(x, high), NaN kept; not clamp, since the exporter's optimizer merges clamps wrongly."""
+    return torch.where(x > high, high, x)
+
+
+def floored(x: Tensor, low: float) -> Tensor:
+    """max(x, low), NaN kept."""
+    return torch.where(x < low, low, x)
+
+
 def chebyshev_sum(coefficients: Sequence[float], t: Tensor) -> Tensor:
-    """sum c_k T_k(t) by Clenshaw's recurrence."""
-    twice = 2.0 * t
-    one, two = torch.zeros_like(t), torch.zeros_like(t)
-    for c in reversed(coefficients[1:]):
-        one, two = twice * one - two + c, one
-    return t * one - two + coefficients[0]
+    """sum c_k T_k(t)."""
+    return power_sum(power_coefficients(coefficients), t)
 
 
 def power_sum(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """sum c_k x^k by Horner's rule."""
-    total = torch.full_like(x, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = total * x + c
-    return total
+    """sum c_k x^k by Horner's rule, for two coefficients or more.
+
+    The exporter's optimizer drops additions of constants below 1e-8, so that small coefficients are scaled up by a power of two until the end.
+    """
+    least = min(abs(c) for c in coefficients if c)
+    scale = 2.0 ** max(0, math.ceil(-math.log2(least) - 20))
+    total = x * (coefficients[-1] * scale) + coefficients[-2] * scale
+    for c in reversed(coefficients[:-2]):
+        total = total * x + c * scale if c else total * x
+    return total / scale if scale > 1.0 else total
 
 
 def is_infinite(x: Tensor) -> Tensor:
@@ -85,9 +108,9 @@ def erfc_inverse(q: Tensor) -> Tensor:
     """y >= 0 with erfc(y) = q for 0 < q <= 1, by Newton's method on log erfc, which is concave; float64."""
     big = torch.log(q * (2.0 - q))
     half = big * 0.5 + 2.0 / (math.pi * 0.147)
-    y = (torch.sqrt(torch.clamp(half * half - big / 0.147, min=0.0)) - half).clamp(min=0.0).sqrt()
+    y = floored(torch.sqrt(floored(half * half - big / 0.147, 0.0)) - half, 0.0).sqrt()
     goal = torch.log(q)
-    for _ in range(5):
+    for _ in range(3):
         scaled = erfcx_right(y)
         y = y + (torch.log(scaled) - y * y - goal) * scaled * (math.sqrt(math.pi) / 2.0)
     return y
@@ -95,8 +118,9 @@ def erfc_inverse(q: Tensor) -> Tensor:
 
 def erf_inverse(x: Tensor) -> Tensor:
     """y with erf(y) = x for |x| <= 1/2, by Newton's method; float64."""
-    y = x * (math.sqrt(math.pi) / 2.0)
-    for _ in range(6):
+    w = x * x * (math.pi / 4.0)
+    y = x * (math.sqrt(math.pi) / 2.0) * power_sum([1.0, 1.0 / 3.0, 7.0 / 30.0, 127.0 / 630.0], w)
+    for _ in range(2):
         y = y - (erf_center(y) - x) * torch.exp(y * y) * (math.sqrt(math.pi) / 2.0)
     return y
 
@@ -131,9 +155,9 @@ def ndtri(p: Tensor) -> Tensor:
 def log_ndtr(x: Tensor) -> Tensor:
     """aten.special_log_ndtr."""
     z = x.to(torch.float64) * math.sqrt(0.5)
-    left = torch.clamp(z, max=0.0)
+    left = capped(z, 0.0)
     low = torch.log(erfcx_right(-left) * 0.5) - left * left
-    high = log1p_double(-0.5 * erfc_double(torch.clamp(z, min=-1.0)))
+    high = log1p_double(-0.5 * erfc_double(floored(z, -1.0)))
     return torch.where(z < -0.7, low, high).to(result_dtype(x))
 
 
@@ -175,11 +199,8 @@ def ndtr(x: Tensor) -> Tensor:
 
 ERROR_FUNCTIONS = {
     "aten.erfinv.default": erfinv,
-    "aten.special_erfinv.default": erfinv,
     "aten.special_ndtri.default": ndtri,
     "aten.special_log_ndtr.default": log_ndtr,
-    "aten.special_ndtr.default": ndtr,
     "aten.erfc.default": erfc_wide,
-    "aten.special_erfc.default": erfc_wide,
     "aten.special_erfcx.default": erfcx_wide,
 }

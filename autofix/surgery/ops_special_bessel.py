@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from autofix.surgery.ops_special import chebyshev_sum, is_infinite, power_sum, result_dtype
+from autofix.surgery.ops_special import capped, chebyshev_sum, floored, is_infinite, power_sum, result_dtype
 
 I0_TAIL = (
     0.4022452055070544, 0.0033691164782556943, 6.889758346916825e-05, 2.8913705208347567e-06, 2.0489185894690638e-07, 2.266668990498178e-08,
@@ -80,11 +80,11 @@ def series_of(order: int, sign: int, terms: int = 36) -> list[float]:
 def i_scaled(x: Tensor, order: int) -> Tensor:
     """exp(-|x|) I_order(x) for order 0 or 1, float64."""
     size = x.abs()
-    near = torch.clamp(size, max=8.0)
+    near = capped(size, 8.0)
     center = torch.exp(-near) * power_sum(series_of(order, 1), near * near * 0.25)
     if order:
         center = center * near * 0.5
-    far = torch.clamp(size, min=8.0)
+    far = floored(size, 8.0)
     tail = chebyshev_sum(I1_TAIL if order else I0_TAIL, 16.0 / far - 1.0) / torch.sqrt(far)
     value = torch.where(size <= 8.0, center, tail)
     return torch.where(x < 0, -value, value) if order else value
@@ -94,7 +94,7 @@ def growth(x: Tensor) -> Tensor:
     """exp(|x|) in float64, infinite from where exp overflows in the result's dtype on, as ATen multiplies by that."""
     size = x.to(result_dtype(x)).to(torch.float64).abs()
     limit = 709.782712893384 if x.dtype == torch.float64 else 88.72283905206835
-    return torch.where(size > limit, math.inf, torch.exp(torch.clamp(size, max=limit)))
+    return torch.where(size > limit, math.inf, torch.exp(capped(size, limit)))
 
 
 def i0(x: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def i1e(x: Tensor) -> Tensor:
 
 def wave(size: Tensor, order: int, second: bool) -> Tensor:
     """J_order (or Y_order) at size >= 8, float64."""
-    far = torch.clamp(size, min=8.0, max=1e300)
+    far = capped(floored(size, 8.0), 1e300)
     t = 128.0 / (far * far) - 1.0
     p = chebyshev_sum(P1_TAIL if order else P0_TAIL, t)
     q = chebyshev_sum(Q1_TAIL if order else Q0_TAIL, t) / far
@@ -135,7 +135,7 @@ def wave(size: Tensor, order: int, second: bool) -> Tensor:
 def j_double(x: Tensor, order: int) -> Tensor:
     """J_order(x) for order 0 or 1, float64."""
     size = x.abs()
-    near = torch.clamp(size, max=8.0)
+    near = capped(size, 8.0)
     center = power_sum(series_of(order, -1), near * near * 0.25)
     if order:
         center = center * near * 0.5
@@ -151,7 +151,7 @@ def harmonic(n: int) -> float:
 
 def y_double(x: Tensor, order: int) -> Tensor:
     """Y_order(x) for x > 0, float64."""
-    near = torch.clamp(x, min=1e-300, max=8.0)
+    near = capped(floored(x, 1e-300), 8.0)
     w = near * near * 0.25
     start = j_double(near, order) * (torch.log(near * 0.5) * (2.0 / math.pi))
     if order:
@@ -166,7 +166,7 @@ def y_double(x: Tensor, order: int) -> Tensor:
 
 def k_scaled(x: Tensor, order: int) -> Tensor:
     """exp(x) K_order(x) for x > 0, float64."""
-    near = torch.clamp(x, min=1e-300, max=2.0)
+    near = capped(floored(x, 1e-300), 2.0)
     w = near * near * 0.25
     center = power_sum(series_of(order, 1, 20), w)
     if order:
@@ -175,7 +175,7 @@ def k_scaled(x: Tensor, order: int) -> Tensor:
     else:
         weights = [(harmonic(k) - 0.5772156649015329) * c for k, c in enumerate(series_of(0, 1, 20))]
         value = power_sum(weights, w) - torch.log(near * 0.5) * center
-    far = torch.clamp(x, min=2.0)
+    far = floored(x, 2.0)
     tail = chebyshev_sum(K1_TAIL if order else K0_TAIL, 4.0 / far - 1.0) / torch.sqrt(far)
     value = torch.where(x <= 2.0, torch.exp(near) * value, tail)
     return torch.where(x == 0, math.inf, torch.where(x < 0, math.nan, value))
@@ -233,7 +233,6 @@ def spherical_j0(x: Tensor) -> Tensor:
 
 BESSEL_FUNCTIONS = {
     "aten.i0.default": i0,
-    "aten.special_i0.default": i0,
     "aten.special_i0e.default": i0e,
     "aten.special_i1.default": i1,
     "aten.special_i1e.default": i1e,

@@ -201,7 +201,7 @@ def igamma_both(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     first = 1.0 / b
     start = torch.where(low, 1.0, y + 1.0 - b)
     zero = torch.zeros((), dtype=torch.int64)
-    state = (zero + 1, zero + 1, first, first, torch.full_like(start, 1e300), 1.0 / start, 1.0 / start)
+    state = (zero + 1, zero + 1, first, first, torch.zeros_like(start) + 1e300, 1.0 / start, 1.0 / start)
     _, _, _, total, _, _, h = loop_until(igamma_step, igamma_open, state, (b, y, low))
     weight = torch.exp(b * torch.log(y) - y - lgamma_right(b))
     lower = torch.where(low, weight * total, 1.0 - weight * h)
@@ -241,17 +241,11 @@ def special_polygamma(n: int, x: Tensor) -> Tensor:
 
 GAMMA_FUNCTIONS = {
     "aten.lgamma.default": lgamma,
-    "aten.special_gammaln.default": lgamma,
     "aten.digamma.default": digamma,
-    "aten.special_digamma.default": digamma,
-    "aten.special_psi.default": digamma,
     "aten.polygamma.default": polygamma,
-    "aten.special_polygamma.default": special_polygamma,
     "aten.special_zeta.default": zeta,
     "aten.special_zeta.self_scalar": zeta_of_number,
     "aten.special_zeta.other_scalar": zeta_at_number,
     "aten.igamma.default": igamma,
-    "aten.special_gammainc.default": igamma,
     "aten.igammac.default": igammac,
-    "aten.special_gammaincc.default": igammac,
 }

@@ -47,6 +47,8 @@ OPERATORS = (
     "aten.triangular_solve.default",
 )
 
+INVERSES = ["aten.inverse.default", "aten.linalg_inv.default", "aten.linalg_inv_ex.default", "aten.linalg_tensorinv.default"]
+
 SYSTEM = """
 import torch
 from torch import nn
@@ -127,6 +129,7 @@ class DecomposeLinalg(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any, *, operators: list[str]) -> Any:
+        from autofix.surgery.ops_constants import EXACT_CONSTANTS
         from autofix.surgery.ops_linalg import LINALG_DECOMPOSITIONS, LINALG_OVERRIDES
         from autofix.surgery.ops_loop import loops_without_asserts
 
@@ -134,13 +137,14 @@ class DecomposeLinalg(ProgramStrategy):
         if not added:
             raise NothingToDo("none of these operators is known")
         plan.decompositions.update(added)
+        plan.translations.update(EXACT_CONSTANTS)
         if "aten.linalg_lstsq.default" in added:
             plan.overrides.update(LINALG_OVERRIDES)
         plan.contexts.append(loops_without_asserts)
         return plan
 
     REPAIRS = (
-        Example(SYSTEM, "unsupported-operator", {"operators": ["aten._linalg_slogdet.default", "aten._linalg_solve_ex.default", "aten.linalg_inv.default", "aten.linalg_inv_ex.default", "aten.linalg_solve.default", "aten.linalg_solve_ex.default", "aten.inverse.default", "aten.linalg_tensorinv.default"]}),
+        Example(SYSTEM, "unsupported-operator", {"operators": sorted(INVERSES + ["aten._linalg_slogdet.default", "aten._linalg_solve_ex.default", "aten.linalg_solve.default", "aten.linalg_solve_ex.default"])}),
         Example(SPECTRUM, "unsupported-operator", {"operators": ["aten._linalg_eigh.default", "aten._linalg_svd.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
