@@ -87,6 +87,7 @@ def source_line(error: BaseException, text: str, files: Mapping[str, str]) -> di
             if frame.filename in files:
                 facts = {"file": files[frame.filename], "line": str(frame.lineno), "function": frame.name, "code": (frame.line or "").strip()}
                 return {**facts, **library_line(frames[frames.index(frame) + 1 :])}
+    text = "\n".join([text, *node_stacks(error)])
     hits = re.findall(r'File "([^"]+)", line (\d+)(?:, in (\S+))?', text)
     for path, line, function in reversed(hits):
         if path in files:
@@ -94,6 +95,20 @@ def source_line(error: BaseException, text: str, files: Mapping[str, str]) -> di
         if "site-packages/torch/" in path and "/onnx/" not in path and "/export/" not in path and not library:
             library = {"file": path, "line": line, "function": function}
     return library
+
+
+def node_stacks(error: BaseException) -> list[str]:
+    """The stack traces that torch.export kept with the fx nodes which an exporter's frames were working on."""
+    found = []
+    for one in error_chain(error):
+        tb = one.__traceback__
+        while tb is not None:
+            node = tb.tb_frame.f_locals.get("node")
+            trace = getattr(node, "meta", {}).get("stack_trace") if hasattr(node, "meta") else None
+            if isinstance(trace, str):
+                found.append(trace)
+            tb = tb.tb_next
+    return found
 
 
 def library_line(frames: list[Any]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 PLUMBING = ("/torch/fx/", "/torch/_subclasses/", "/torch/_export/", "/torch/_dynamo/", "/torch/utils/", "/torch/_ops.py", "/torch/overrides.py", "/torch/export/")
 PLUMBING += ("/torch/_tensor.py", "/torch/__init__.py", "/torch/_refs/", "/torch/_prims", "/torch/_meta_registrations.py", "/torch/_higher_order_ops/", "/torch/_decomp/")
-PLUMBING += ("/torch/nn/modules/module.py", "/torch/onnx/", "/torch/jit/", "/torch/_functorch/", "/autofix/", "/contextlib.py")
+PLUMBING += ("/torch/nn/modules/module.py", "/torch/onnx/", "/torch/jit/", "/torch/_compile.py", "/torch/_jit_internal.py", "/torch/_functorch/", "/autofix/", "/contextlib.py")
 """Parts of file names whose frames say nothing about the model."""
 
 
