@@ -92,9 +92,16 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_tables, _rates,
 
 def version_of(connection: sqlite3.Connection, path: str) -> int:
     """The file's schema version, 0 for an empty file. Raises CacheError for a stranger's or a newer file."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    if owner != APPLICATION_ID and (version or owner or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
+    connection.execute("BEGIN")  # one moment for all three: another process may be making the file just now
+    try:
+        version, owner, tables = (
+            int(connection.execute(sql).fetchone()[0])
+            for sql in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
+        )
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    if owner != APPLICATION_ID and (version or owner or tables):
         raise CacheError(f"{path}: a SQLite database, but not an autofix cache; pass another file with --cache")
     if version > len(MIGRATIONS):
         raise CacheError(
