@@ -70,6 +70,7 @@ class Workpiece:
     signature: dict[str, Any] | None = None
     program: Any = None
     watch: Any = None
+    proto: Any = None
 
     def fixes(self, level: Level) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
         """(apply, params) of the fixes of one level."""
@@ -181,6 +182,23 @@ def check(piece: Workpiece, proto: Any, path: Path) -> None:
     onnx.checker.check_model(str(path))
 
 
+def node_facts(proto: Any, message: str, files: Mapping[str, str]) -> dict[str, str]:
+    """op_type and source line of the ONNX node that ONNX Runtime's message names; the exporter keeps stack traces with nodes."""
+    import re
+
+    found = re.search(r"[Nn]ame:? ?'([^']+)'|[Nn]ode ?\(([^)]+)\)", message)
+    node = next((n for n in proto.graph.node if found and n.name == (found[1] or found[2])), None)
+    if node is None:
+        return {}
+    facts = {"node": node.name, "op_type": node.op_type}
+    for prop in node.metadata_props:
+        if prop.key.endswith("stack_trace"):
+            for path, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', prop.value):
+                if path in files:
+                    facts |= {"file": files[path], "line": line, "function": function}
+    return facts
+
+
 def describe_signature(piece: Workpiece, session: Any) -> dict[str, Any]:
     """The fixlog's `signature`: name, source, dtype and shape of inputs and outputs."""
 
@@ -262,7 +280,7 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
     try:
         with torch.no_grad():
             plan = rewrite(piece)
-            proto = export(piece, plan)
+            proto = piece.proto = export(piece, plan)
         save_model(proto, path)
         (folder / "session.json").write_text(json.dumps(piece.settings.to_json()))
         check(piece, proto, path)
@@ -276,6 +294,11 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
         verdict, diagnosis = Verdict.OUT_OF_MEMORY, Diagnosis("out-of-memory", progress.stage, {"message": "the process ran out of memory"})
     except (Exception, SystemExit) as error:
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
+    if diagnosis is not None:
+        message = diagnosis.facts.get("message", "").replace(f"Load model from {path} failed:", "").replace(str(path), path.name)
+        diagnosis = replace(diagnosis, facts={**diagnosis.facts, "message": message})
+    if diagnosis is not None and piece.proto is not None and "line" not in diagnosis.facts:
+        diagnosis = replace(diagnosis, facts={**node_facts(piece.proto, diagnosis.facts.get("message", ""), piece.files), **diagnosis.facts})
     if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
         diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
     stage = diagnosis.stage if diagnosis else Stage.DONE
