@@ -1,0 +1,27 @@
+"""flex_attention and scaled_dot_product_attention written out while a model is captured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from autofix.surgery.attention_dense import attention_block_mask, attention_dense, attention_flex
+from autofix.surgery.capture_swap import swapped_functions
+
+
+def attention_overrides() -> dict[Any, Any]:
+    """The attention function of torch.nn.functional."""
+    return {torch.nn.functional.scaled_dot_product_attention: attention_dense}
+
+
+@contextlib.contextmanager
+def flex_attention_capture() -> Iterator[None]:
+    """While active, flex_attention computes all scores, also where torch.compile wraps it."""
+    import torch._dynamo
+    from torch.nn.attention import flex_attention as flex
+
+    with torch._dynamo.config.patch(disable=True), swapped_functions({flex.flex_attention: attention_flex, flex.create_block_mask: attention_block_mask}):
+        yield
