@@ -7,6 +7,7 @@ other minor versions of torch or ONNX Runtime weigh half for each version in bet
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class Rates:
 
     def of(self, key: str) -> dict[tuple[str, str], tuple[int, int, int]]:
         """(strategy, versions) -> (tries, gain in tenths, ms)."""
+        if len(self.sources) == 1:
+            return {(strategy, versions): (tries, gain, ms) for strategy, versions, tries, gain, ms in self.sources[0](key)}
         best: dict[tuple[str, str], tuple[int, int, int]] = {}
         for source in self.sources:
             for strategy, versions, tries, gain, ms in source(key):
@@ -55,6 +58,7 @@ def _minor(version: str) -> str:
     return f"{found[1]}.{found[2]}" if found else "?"
 
 
+@functools.lru_cache(maxsize=4096)
 def version_weight(theirs: str, ours: str) -> float:
     """1 for equal versions, half for each minor version in between; a major version counts as four."""
     if theirs == ours:
@@ -109,7 +113,7 @@ def keys_of(diagnosis: Diagnosis, case_id: str, capture: str) -> tuple[str, str,
     return "*", f"symptom {symptom}", f"kind {symptom} {capture} {operator_of(diagnosis)}", f"case {case_id} {symptom}"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Count:
     tries: float = 0.0
     gain: float = 0.0
@@ -134,7 +138,9 @@ class Ranking:
             found = self._recorded[key] = {}
             for (strategy, versions), (tries, gain, ms) in self.rates.of(key).items():
                 weight = version_weight(versions, self.versions)
-                count = found.setdefault(strategy, _Count())
+                count = found.get(strategy)
+                if count is None:
+                    count = found[strategy] = _Count()
                 count.tries += weight * tries
                 count.gain += weight * gain / 10
                 count.seconds += weight * ms / 1000
@@ -145,10 +151,11 @@ class Ranking:
         p = min(max(prior, 0.0), 1.0)
         strength = ROOT
         for key in keys_of(diagnosis, case_id, capture):
-            tries = gain = 0.0
-            for counts in (self._at(key), self._here.get(key, {})):
-                if strategy in counts:
-                    tries, gain = tries + counts[strategy].tries, gain + counts[strategy].gain
+            recorded = self._recorded.get(key)
+            count, seen = (self._at(key) if recorded is None else recorded).get(strategy), self._here.get(key, {}).get(strategy)
+            tries, gain = (count.tries, count.gain) if count else (0.0, 0.0)
+            if seen:
+                tries, gain = tries + seen.tries, gain + seen.gain
             p = (gain + strength * p) / (tries + strength)
             strength = K
         return p
