@@ -129,8 +129,9 @@ class PlainEncoderLayer(nn.TransformerEncoderLayer):
         """What the fused kernel computes; its activation is ReLU or the exact GELU."""
         activation = F.relu if self.activation_relu_or_gelu == 1 else F.gelu
 
-        def feed_forward(x: Tensor) -> Any:
-            return self.linear2(activation(self.linear1(x)))
+        def feed_forward(x: Tensor) -> Tensor:
+            result: Tensor = self.linear2(activation(self.linear1(x)))
+            return result
 
         if self.norm_first:
             x = src + masked_self_attention(self.self_attn, self.norm1(src), mask)[0]

@@ -94,16 +94,34 @@ def adaptive_max(x: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor
     return values, flat
 
 
-def adaptive_max_pool1d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    """For torch.adaptive_max_pool1d."""
+def adaptive_max_pool1d_any(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch.nn.functional.adaptive_max_pool1d."""
+    both = adaptive_max(input, output_size, 1)
+    return both if return_indices else both[0]
+
+
+def adaptive_max_pool1d_both(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch's own adaptive_max_pool1d, which always gives the indices too."""
     return adaptive_max(input, output_size, 1)
 
 
-def adaptive_max_pool2d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    """For torch._C._nn.adaptive_max_pool2d."""
+def adaptive_max_pool2d_any(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch.nn.functional.adaptive_max_pool2d."""
+    both = adaptive_max(input, output_size, 2)
+    return both if return_indices else both[0]
+
+
+def adaptive_max_pool2d_both(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch's own adaptive_max_pool2d, which always gives the indices too."""
     return adaptive_max(input, output_size, 2)
 
 
-def adaptive_max_pool3d_any(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    """For torch._C._nn.adaptive_max_pool3d."""
+def adaptive_max_pool3d_any(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch.nn.functional.adaptive_max_pool3d."""
+    both = adaptive_max(input, output_size, 3)
+    return both if return_indices else both[0]
+
+
+def adaptive_max_pool3d_both(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """For torch's own adaptive_max_pool3d, which always gives the indices too."""
     return adaptive_max(input, output_size, 3)

@@ -75,22 +75,37 @@ class AdaptivePool(ProgramStrategy):
     @staticmethod
     def apply(plan: CapturePlan) -> CapturePlan:
         import torch
+        import torch.nn.functional as F
 
         from autofix.surgery.modules_pool import (
             adaptive_avg_pool1d_any,
             adaptive_avg_pool2d_any,
             adaptive_avg_pool3d_any,
             adaptive_max_pool1d_any,
+            adaptive_max_pool1d_both,
             adaptive_max_pool2d_any,
+            adaptive_max_pool2d_both,
             adaptive_max_pool3d_any,
+            adaptive_max_pool3d_both,
         )
 
-        plan.overrides[torch.adaptive_avg_pool1d] = adaptive_avg_pool1d_any
-        plan.overrides[torch._C._nn.adaptive_avg_pool2d] = adaptive_avg_pool2d_any
-        plan.overrides[torch._C._nn.adaptive_avg_pool3d] = adaptive_avg_pool3d_any
-        plan.overrides[torch.adaptive_max_pool1d] = adaptive_max_pool1d_any
-        plan.overrides[torch._C._nn.adaptive_max_pool2d] = adaptive_max_pool2d_any
-        plan.overrides[torch._C._nn.adaptive_max_pool3d] = adaptive_max_pool3d_any
+        # functional wrappers are swapped as wholes; the operators below them are for direct calls
+        plan.overrides |= {
+            torch.adaptive_avg_pool1d: adaptive_avg_pool1d_any,
+            F.adaptive_avg_pool2d: adaptive_avg_pool2d_any,
+            F.adaptive_avg_pool3d: adaptive_avg_pool3d_any,
+            torch._C._nn.adaptive_avg_pool2d: adaptive_avg_pool2d_any,
+            torch._C._nn.adaptive_avg_pool3d: adaptive_avg_pool3d_any,
+            F.adaptive_max_pool1d: adaptive_max_pool1d_any,
+            F.adaptive_max_pool2d: adaptive_max_pool2d_any,
+            F.adaptive_max_pool3d: adaptive_max_pool3d_any,
+            F.adaptive_max_pool1d_with_indices: adaptive_max_pool1d_both,
+            F.adaptive_max_pool2d_with_indices: adaptive_max_pool2d_both,
+            F.adaptive_max_pool3d_with_indices: adaptive_max_pool3d_both,
+            torch.adaptive_max_pool1d: adaptive_max_pool1d_both,
+            torch._C._nn.adaptive_max_pool2d: adaptive_max_pool2d_both,
+            torch._C._nn.adaptive_max_pool3d: adaptive_max_pool3d_both,
+        }
         return plan
 
     REPAIRS = (Example(PYRAMID, symptom="unsupported-operator"),)
