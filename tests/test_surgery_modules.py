@@ -9,6 +9,10 @@ import torch
 from torch import nn
 
 from autofix.surgery.modules_attention import plain_attention
+from autofix.surgery.modules_embedding import embedding_any, embedding_bag_any
+from autofix.surgery.modules_fake_quantize import fake_quantize_channel_any, fake_quantize_tensor_any
+from autofix.surgery.modules_norm import batch_norm_any, instance_norm_any
+from autofix.surgery.modules_pool import adaptive_max, adaptive_pool
 
 pytestmark = pytest.mark.slow
 CAUSAL = torch.ones(5, 5).triu(1).bool()
@@ -112,3 +116,70 @@ def test_whole_transformer():
         src_key_padding_mask=padded(5, 3, 1),
         memory_key_padding_mask=padded(5, 3, 1),
     )
+
+
+OFFSETS = torch.tensor([0, 2, 2, 5])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding_idx", [None, 3, -1])
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+@pytest.mark.parametrize("form", ["offsets", "last offset", "rows"])
+def test_embedding_bags(mode, padding_idx, max_norm, form):
+    torch.manual_seed(0)
+    bag = nn.EmbeddingBag(10, 4, mode=mode, padding_idx=padding_idx, max_norm=max_norm, include_last_offset=form == "last offset").eval()
+    ids = torch.tensor([3, 3, 1, 9, 3, 4, 4])
+    args = (ids[:6].reshape(2, 3),) if form == "rows" else (ids, torch.cat([OFFSETS, torch.tensor([7])]) if form == "last offset" else OFFSETS)
+    more = {"per_sample_weights": torch.rand_like(args[0], dtype=torch.float32)} if mode == "sum" else {}
+    weight = bag.weight.detach().clone()
+    with torch.no_grad():
+        want = bag(*args, **more)
+        offsets = args[1] if len(args) > 1 else None
+        got = embedding_bag_any(
+            args[0], weight, offsets, max_norm, mode=mode, include_last_offset=form == "last offset", padding_idx=padding_idx, **more
+        )
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.0, float("inf")])
+def test_embeddings_with_max_norm(norm_type):
+    torch.manual_seed(0)
+    table = nn.Embedding(10, 4, max_norm=0.7, norm_type=norm_type).eval()
+    weight = table.weight.detach().clone()
+    ids = torch.tensor([[1, 2], [9, 1]])
+    with torch.no_grad():
+        torch.testing.assert_close(embedding_any(ids, weight, max_norm=0.7, norm_type=norm_type), table(ids))
+
+
+@pytest.mark.parametrize(("dims", "size"), [(1, (7,)), (2, (10, 7)), (2, (3, 2)), (3, (4, 6, 5))])
+@pytest.mark.parametrize("bins", [1, 2, 3, 4])
+def test_adaptive_pooling(dims, size, bins):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *size)
+    x[0, 0, 0] = float("nan")
+    functional = torch.nn.functional
+    torch.testing.assert_close(adaptive_pool(x, bins, dims, False), getattr(functional, f"adaptive_avg_pool{dims}d")(x, bins), equal_nan=True)
+    torch.testing.assert_close(adaptive_pool(x, bins, dims, True), getattr(functional, f"adaptive_max_pool{dims}d")(x, bins), equal_nan=True)
+    x = torch.randn(2, 3, *size)
+    got, want = adaptive_max(x, bins, dims), getattr(functional, f"adaptive_max_pool{dims}d")(x, bins, return_indices=True)
+    torch.testing.assert_close(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, -2.0, 0.5])])
+def test_batch_statistics(weight):
+    x = torch.randn(4, 3, 5)
+    functional = torch.nn.functional
+    mean, var = torch.zeros(3), torch.ones(3)
+    torch.testing.assert_close(
+        batch_norm_any(x, mean, var, weight, weight, True), functional.batch_norm(x, mean.clone(), var.clone(), weight, weight, True)
+    )
+    torch.testing.assert_close(batch_norm_any(x, mean, var, weight, weight), functional.batch_norm(x, mean, var, weight, weight))
+    torch.testing.assert_close(instance_norm_any(x, None, None, weight, weight), functional.instance_norm(x, None, None, weight, weight))
+
+
+def test_fake_quantisation():
+    x = torch.cat([torch.randn(200) * 5, torch.tensor([0.05, 0.15, 0.25, -0.35, float("inf"), -float("inf")])])
+    torch.testing.assert_close(fake_quantize_tensor_any(x, 0.1, 3, 0, 127), torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 127))
+    w, scale, zero = torch.randn(3, 7), torch.tensor([0.1, 0.02, 0.3]), torch.tensor([0, 2, -1], dtype=torch.int32)
+    torch.testing.assert_close(fake_quantize_channel_any(w, scale, zero, 0, -7, 7), torch.fake_quantize_per_channel_affine(w, scale, zero, 0, -7, 7))
