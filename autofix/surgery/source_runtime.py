@@ -87,7 +87,7 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
                 fill = torch.full((), args[2], dtype=args[0].dtype, device=args[0].device)
                 self.made[id(fill)] = fill
                 args = (args[0], args[1], fill)
-            if func in (torch.Tensor.__setitem__, torch.Tensor.__getitem__) and any(isinstance(i, torch.SymInt) for i in pytree.tree_leaves(args[1])):
+            if func in (torch.Tensor.__setitem__, torch.Tensor.__getitem__) and has_size(args[1]):
                 func = assign_view if func is torch.Tensor.__setitem__ else symbolic_view
             if self.table is not None:
                 args, kwargs = pytree.tree_map(lambda v: self.table.get(id(v), v) if isinstance(v, torch.Tensor) else v, (args, kwargs))
@@ -128,7 +128,7 @@ def symbolic_view(tensor: torch.Tensor, index: Any) -> torch.Tensor:
             tensor = tensor.unsqueeze(dim)
         elif isinstance(item, slice):
             if item != slice(None):
-                tensor = torch.ops.aten.slice.Tensor(tensor, dim, item.start, item.stop, item.step or 1)
+                tensor = symbolic_slice(tensor, dim, item)
         elif isinstance(item, torch.Tensor):
             tensor = tensor.index_select(dim, item.reshape(1).to(torch.int64)).squeeze(dim)
             continue
@@ -137,6 +137,28 @@ def symbolic_view(tensor: torch.Tensor, index: Any) -> torch.Tensor:
             continue
         dim += 1
     return tensor
+
+
+def has_size(index: Any) -> bool:
+    """Whether an index holds a number that is known only at run time."""
+    if isinstance(index, tuple):
+        return any(map(has_size, index))
+    if isinstance(index, slice):
+        return any(isinstance(e, torch.SymInt) for e in (index.start, index.stop))
+    return isinstance(index, torch.SymInt)
+
+
+def symbolic_slice(tensor: torch.Tensor, dim: int, index: slice) -> torch.Tensor:
+    """tensor.narrow for a slice of fixed length that surely lies inside (such as i : i + 1), else the slice as Python takes it."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    start, stop = index.start, index.stop
+    if isinstance(start, torch.SymInt) and stop is not None and index.step in (None, 1):
+        length = stop - start
+        fixed = length if type(length) is int else int(length.node.expr) if length.node.expr.is_Integer else None
+        if fixed is not None and fixed >= 0 and statically_known_true(start >= 0) and statically_known_true(stop <= tensor.shape[dim]):
+            return tensor.narrow(dim, start, fixed)
+    return torch.ops.aten.slice.Tensor(tensor, dim, start, stop, index.step or 1)
 
 
 def whole_index(item: Any) -> Any:

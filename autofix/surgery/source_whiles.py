@@ -60,12 +60,21 @@ def probe_turn(test: Any, step: Any, leaves: list[Any], spec: Any) -> tuple[Any,
     return stop, new, changed, watch
 
 
-def free_number(before: Any, after: Any) -> Any:
+def free_number(before: Any, after: Any, turns: Any = None) -> Any:
     """A whole number that a turn changes, as one without a value; anything else as it is."""
     if type(before) is not int or before is after or not is_number(after):
         return before
     with quiet_sizes(scratch=True):
-        return torch.ops.aten.alias(torch.zeros((), dtype=torch.int64)).item()
+        return blank_number(turns)
+
+
+def blank_number(turns: Any) -> Any:
+    """A whole number without a value; one that counts turns lies between 0 and their number."""
+    number = torch.ops.aten.alias(torch.zeros((), dtype=torch.int64)).item()
+    if turns is not None:
+        torch._check(number >= 0)
+        torch._check(number < turns)
+    return number
 
 
 def align_lists(before: Any, after: Any) -> list[Any]:
@@ -79,13 +88,12 @@ def align_lists(before: Any, after: Any) -> list[Any]:
     return out
 
 
-def trial_leaf(slot: Any, shift: int) -> Any:
+def trial_leaf(slot: Any, shift: int, turns: Any = None) -> Any:
     """A stand-in for a carried leaf: a number without a value, a tensor whose changing axes have small sizes."""
     if slot.kind == "fixed":
         return slot.first
     if slot.kind == "number":
-        blank = torch.zeros((), dtype=slot.dtype)
-        return torch.ops.aten.alias(blank).item() if slot.dtype is torch.int64 else blank
+        return blank_number(turns) if slot.dtype is torch.int64 else torch.zeros((), dtype=slot.dtype)
     sizes = [sum(map(ord, str(s))) % 5 + shift if d in slot.vary else s for d, s in enumerate(slot.first.shape)]
     return torch.zeros(sizes, dtype=slot.dtype, device=slot.first.device)
 
@@ -99,11 +107,11 @@ def row_leaves(values: list[Any]) -> list[bool]:
     return out
 
 
-def plan_loop(test: Any, step: Any, values: list[Any]) -> tuple[list[Any], Any, list[Any], bool, Any]:
+def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list[Any], Any, list[Any], bool, Any]:
     """(variables, their structure, one slot a leaf, whether the loop may stop itself, what it reads), found by trial turns."""
     leaves, spec = flat_values(values)
     stop, new, changed, watch = probe_turn(test, step, leaves, spec)
-    free = [free_number(a, b) for a, b in zip(values, new)]
+    free = [free_number(a, b, turns if i == 0 else None) for i, (a, b) in enumerate(zip(values, new))]
     _, new, _, _ = probe_turn(test, step, *flat_values(free))
     values = align_lists(values, new)
     leaves, spec = flat_values(values)
@@ -116,7 +124,7 @@ def plan_loop(test: Any, step: Any, values: list[Any]) -> tuple[list[Any], Any, 
         grown: list[dict[int, Any]] = []
         for shift in (3, 5):
             with quiet_sizes(scratch=True):
-                trial = [trial_leaf(s, shift) for s in slots]
+                trial = [trial_leaf(s, shift, turns if i == 0 else None) for i, s in enumerate(slots)]
             stop, new, changed, watch = probe_turn(test, step, trial, spec)
             after, _ = flat_values(new)
             grown.append({})
@@ -179,7 +187,7 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
     from torch._higher_order_ops.while_loop import while_loop_op
 
     agree_on_subgraphs()
-    values, spec, slots, stops, watch = plan_loop(test, step, list(values))
+    values, spec, slots, stops, watch = plan_loop(test, step, list(values), bound if counter else None)
     if bound is None:  # every turn takes something away from a variable: there are no more turns than it is long
         bound = next((s.first.shape[d] for s in slots for d in s.vary if s.growth[d] is not None and s.growth[d] < 0), None)
     unknown = [s for s in slots if any(g is None or (g > 0 and bound is None) for g in s.growth.values())]
