@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
+from autofix import __version__
 from autofix.errors import AutofixError, UsageError
 from autofix.options import DURATION, EFFECTS, LATENCY, MEMORY, OPSET
 
@@ -45,7 +46,7 @@ class Repairs(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options of `repair`, then the other commands."""
-        shown = [r for p in self.commands["repair"].get_params(ctx) if (r := p.get_help_record(ctx)) is not None]
+        shown = [r for p in self.commands["repair"].get_params(ctx) if isinstance(p, click.Option) and (r := p.get_help_record(ctx)) is not None]
         with formatter.section("Options"):
             formatter.write_dl(shown)
         rows = [(name, c.get_short_help_str(70)) for name, c in sorted(self.commands.items()) if not c.hidden]
@@ -93,8 +94,14 @@ strategies_option = click.option("--strategies", type=FOLDER, multiple=True, met
 model_argument = click.argument("model", metavar="MODEL")
 
 
-@click.group(cls=Repairs, invoke_without_command=True, options_metavar="MODEL [OPTIONS]", subcommand_metavar="| COMMAND ...")
-@click.version_option(package_name="autofix-onnx", message="%(version)s")
+@click.group(
+    cls=Repairs,
+    context_settings={"max_content_width": 110},
+    invoke_without_command=True,
+    options_metavar="MODEL [OPTIONS]",
+    subcommand_metavar="| COMMAND ...",
+)
+@click.version_option(__version__, message="%(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Turn a PyTorch model into a verified ONNX file, repairing what stands in the way.
@@ -361,35 +368,34 @@ def policy_show(as_json: bool) -> None:
         click.echo("\n".join([str(policy.file), *(f"  {k.replace('_', '-')} = {v}" for k, v in policy.settings.items())]))
 
 
-def fail(message: str, code: int = 2) -> int:
+def fail(message: str, as_json: bool, code: int = 2) -> int:
     """One line on stderr, with `--json` a document on stdout too."""
     line = " ".join(message.split())
     click.echo(f"autofix: {line}", err=True)
-    if "--json" in sys.argv:
+    if as_json:
         click.echo(json.dumps({"error": line, "exit_code": code}))
     return code
 
 
 def run(arguments: list[str] | None = None) -> int:
     """The command line as a function: returns the exit code, never raises for what a person can cause."""
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
         code = cli.main(args=arguments, prog_name="autofix", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        return fail("interrupted", 130)
-    except KeyboardInterrupt:
-        return fail("interrupted", 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return fail("interrupted", as_json, 130)
     except click.ClickException as error:
-        return fail(error.format_message())
+        return fail(error.format_message(), as_json)
     except AutofixError as error:
-        return fail(str(error), error.exit_code)
+        return fail(str(error), as_json, error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except Exception as error:
         with tempfile.NamedTemporaryFile("w", prefix="autofix-error-", suffix=".log", delete=False) as log:
             traceback.print_exc(file=log)
-        return fail(f"internal error, {type(error).__name__}: {error}; the details are in {log.name}")
+        return fail(f"internal error, {type(error).__name__}: {error}; the details are in {log.name}", as_json)
 
 
 def interrupt(number: int, frame: object) -> None:
