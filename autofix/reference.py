@@ -352,7 +352,6 @@ def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], cha
         return None, one_line(error)
     one = InputSet(candidate.name, "generated", [], {})
     made, why = finish_set(eager, one, candidate.leaves, call, None, anchor=anchor, kind=candidate.kind, advisory=candidate.advisory)
-    if candidate.kind != "nonfinite":
-        if why:
-            return None, why
+    if why and candidate.kind != "nonfinite":
+        return None, why
     return made, ""
