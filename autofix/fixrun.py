@@ -41,8 +41,8 @@ class FixFailed(Exception):
 class FixPlan:
     """A repair as the constants and functions at the top of fix.py.
 
-    model_file: absolute path, and `beside`, the same from fix.py's folder. example_call(module, seed) gives (args, kwargs). config,
-    session, signature, target: the JSON forms of ExportConfig, SessionSettings, the log's signature and Target. axes: {input: {axis: symbol}}.
+    model_file: absolute path, and `beside`, the same from fix.py's folder. example_call(module, seed) gives (args, kwargs),
+    sample_inputs(model, given) further sets. config, session, signature, target: the JSON forms of ExportConfig, SessionSettings, the log's signature and Target. axes: {input: {axis: symbol}}.
     fix_source(folder, module), fix_modules(model), fix_program(plan) and fix_onnx(proto) apply the fixes of their level. shapes: {input set:
     {input: shape, or the value of a number}} of the other sizes to verify, and of the captured example where it is not one of the file's own.
     float64: "yes", or why a float64 run tells nothing. fresh_each_call: forward leaves traces in the model.
@@ -63,6 +63,7 @@ class FixPlan:
     mutated_buffers: list[str]
     fresh_each_call: bool
     example_call: Callable[[Any, int], tuple[list[Any], dict[str, Any]]]
+    sample_inputs: Callable[[Any, InputSet], list[InputSet]]
     fix_source: Callable[[str, Any], None]
     fix_modules: Callable[[Any], Any]
     fix_program: Callable[[Any], Any]
@@ -154,6 +155,7 @@ def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[Fix
     own = input_sets(plan, module)
     stand_in: Any = FixCase(build, own[0])
     eager = Eager(stand_in)
+    own += plan.sample_inputs(eager.model, own[0])
     eager.mutated_buffers, eager.fresh_each_call = list(plan.mutated_buffers), plan.fresh_each_call
     chain = eager.fresh() if plan.mutated_buffers else None
     found = [eager_set(plan, eager, one, None, chain) for one in own]
@@ -170,7 +172,9 @@ def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[Fix
 def export_repaired(plan: FixPlan, model: Any, sets: list[FixSet]) -> Any:
     """Apply the module, program and ONNX fixes around the export; returns the ModelProto."""
     config = ExportConfig.from_json(plan.config)
-    example = next((s for s in sets if s.name == config.example), sets[0])
+    example = next((s for s in sets if s.name == config.example), None)
+    if example is None:
+        raise FixFailed(f"the input set {config.example!r}, which is captured, is not there")
     outputs = [n for n, _ in example.outputs]
     with torch.no_grad():
         model = plan.fix_modules(model)
@@ -209,7 +213,7 @@ def verify_file(plan: FixPlan, proto: Any, path: Path, sets: list[FixSet]) -> li
 def move_into_place(source: Path, output: Path, settings: dict[str, Any]) -> None:
     """Put the verified model, its weights file and session.json where they are wanted, each whole or not at all."""
     data = source.with_name(source.name + ".data")
-    (source.parent / "session.json").write_text(json.dumps(settings))
+    (source.parent / "session.json").write_text(json.dumps(SessionSettings.from_json(settings).to_json()))
     if data.exists():
         os.replace(data, output.with_name(data.name))
     os.replace(source, output)
@@ -247,7 +251,7 @@ def fix_main(plan: FixPlan, script: str) -> int:
     options = parser.parse_args()
     output = Path(options.output or os.path.join(os.path.dirname(os.path.abspath(script)), "model.onnx")).absolute()
     warnings.filterwarnings("ignore")
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     try:
         rows = reproduce(plan, find_model_file(plan, options.model_file, script), output)
     except (FixFailed, NothingToDo) as error:
@@ -284,7 +288,7 @@ def find_source_module(file: str, folder: str, main: Any) -> Any:
     raise FixFailed(f"the model does not import {file}")
 
 
-def install_rewritten_source(file: str, module: Any, functions: dict[str, str], originals: dict[str, str]) -> None:
+def install_rewritten_source(file: str, module: Any, functions: dict[str, str], added: dict[str, str], originals: dict[str, str]) -> None:
     """Replace functions of a live module, after a look that the originals are still those that were repaired."""
     import ast
 
@@ -296,4 +300,5 @@ def install_rewritten_source(file: str, module: Any, functions: dict[str, str], 
         have = text_digest(unit_source(units[name], text)) if name in units else ""
         if have not in (digest, text_digest(functions[name])):
             raise FixFailed(f"{name} in {module.__file__} is no longer what was repaired; run autofix again")
-    install_functions(module, f"<fix.py: {file}>", {name: text.removeprefix("\n") for name, text in functions.items()})
+    for part, units_of_part in (("added", added), ("rewritten", functions)):
+        install_functions(module, f"<fix.py: {part} in {file}>", {name: source.removeprefix("\n") for name, source in units_of_part.items()})

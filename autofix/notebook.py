@@ -157,8 +157,7 @@ def reasons(trial: Trial, parent: Trial | None, numbers: Mapping[str, int], foun
     if parent is None:
         if not trial.recipe.fixes:
             return ["The stock export comes first."]
-        known = "The cache knows this recipe for this very case; it is verified again."
-        return [known if found.from_cache else "This recipe was known before the search began."]
+        return ["This recipe was known before the search began, from the cache or because it was asked for; it is verified again."]
     before = {f.key() for f in parent.recipe.fixes}
     added = [f for f in trial.recipe.fixes if f.key() not in before]
     at = f"trial {numbers[parent.recipe.id]}"
@@ -218,7 +217,8 @@ def review_lines(trial: Trial, found: Repair, has_patch: bool, libraries: list[s
     lines += [f"Input set {d.get('set')!r} was dropped: {d.get('why')}" for d in dropped[:8]]
     shaky = [d for d in found.facts.get("ill_conditioned", ()) if isinstance(d, Mapping)]
     lines += [f"Input set {d.get('set')!r} is ill-conditioned: {d.get('why')}" for d in shaky]
-    return lines + [str(n) for n in [*found.facts.get("notes", ()), *trial.notes]]
+    notes = [str(n) for n in [*found.facts.get("notes", ()), *trial.notes]]
+    return lines + [n for n in notes if not n.endswith("it does not count")]
 
 
 def fix_views(trial: Trial | None, registry: Registry) -> list[dict[str, str]]:
@@ -229,6 +229,20 @@ def fix_views(trial: Trial | None, registry: Registry) -> list[dict[str, str]]:
         about = {"purpose": purpose(fix, registry), "safe": why_safe(fix, registry)}
         views.append({"text": str(fix), "level": fix.level.name.lower(), "effect": effect, **about})
     return views
+
+
+def telling_hunks(patch: str, most: int = 120) -> str:
+    """A patch to read: where it is long, only the hunks that change existing lines, for what is merely added stands in fix.patch."""
+    if patch.count("\n") <= most:
+        return patch
+    shown: list[str] = []
+    for part in re.split(r"(?m)^(?=--- a/)", patch):
+        head, *hunks = re.split(r"(?m)^(?=@@ )", part)
+        kept = [h for h in hunks if any(line.startswith("-") for line in h.splitlines())]
+        shown += [head, *kept] if kept else []
+        left = sum(h.count("\n") for h in hunks if h not in kept)
+        shown += [f"({left} more lines are only added; see fix.patch)\n"] if left else []
+    return "".join(shown)
 
 
 def headline(found: Repair, registry: Registry) -> str:
@@ -285,7 +299,7 @@ def repair_view(spec: CaseSpec, found: Repair, registry: Registry, extras: Extra
         "signature": (shown.signature or {}) if shown else {},
         "review": [*review, *extras.problems],
         "offers": [{"fix": str(fix), "effect": e.value, "symptom": symptom, "purpose": purpose(fix, registry)} for fix, e, symptom in found.offers],
-        "patch": extras.patch,
+        "patch": telling_hunks(extras.patch),
         "script": extras.script,
         "environment": dict(extras.environment),
     }

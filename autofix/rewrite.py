@@ -120,10 +120,14 @@ def install_source(module: Any, old: str, new: str, filename: str) -> list[str]:
 
 
 def install_functions(module: Any, filename: str, functions: dict[str, str]) -> None:
-    """Install functions given as {qualified name: source text}; names in angle brackets are plain statements."""
+    """Install functions and classes given as {qualified name: source text}; a name in angle brackets stands for plain statements."""
     # methods keep their indentation, which strings that span lines may depend on
-    text = "\n".join("if True:\n" + source if source[:1].isspace() else source for source in functions.values())
-    linecache.cache[filename] = (len(text), None, [line + "\n" for line in text.splitlines()], filename)
-    for (name, source), outer in zip(functions.items(), ast.parse(text).body, strict=True):
-        node = outer.body[0] if isinstance(outer, ast.If) and source[:1].isspace() else outer
-        install_unit(module, name, node, filename)
+    texts = {name: "if True:\n" + source if source[:1].isspace() else source for name, source in functions.items()}
+    whole = "\n".join(texts.values())
+    linecache.cache[filename] = (len(whole), None, [line + "\n" for line in whole.splitlines()], filename)
+    line = 0
+    for name, text in texts.items():
+        for outer in ast.parse("\n" * line + text).body:
+            node = outer.body[0] if isinstance(outer, ast.If) and text is not functions[name] else outer
+            install_unit(module, name, node, filename)
+        line += text.count("\n") + 1

@@ -18,6 +18,7 @@ from autofix.bundle import Bundle
 from autofix.case import CaseSpec
 from autofix.recipe import Fix, Level, Recipe
 from autofix.rewrite import changed_units, class_names, function_units, unit_source
+from autofix.session import SessionSettings
 from autofix.sourcefile import BundleError, read_source_file
 from autofix.strategy import Strategy
 from autofix.target import Target
@@ -31,9 +32,9 @@ ORIGINALS: dict[str, dict[str, str]] = {originals}
 
 
 def fix_source(folder: str, module: Any) -> None:
-    """Install the rewritten functions in the modules that hold the originals."""
+    """Install the rewritten functions, and what they need, in the modules that hold the originals."""
     for file, functions in REWRITTEN.items():
-        install_rewritten_source(file, find_source_module(file, folder, module), functions, ORIGINALS.get(file, {{}}))'''
+        install_rewritten_source(file, find_source_module(file, folder, module), functions, ADDED.get(file, {{}}), ORIGINALS.get(file, {{}}))'''
 
 
 def literal(value: Any, width: int = 140) -> str:
@@ -85,31 +86,49 @@ def fix_function(name: str, argument: str, doc: str, fixes: tuple[Fix, ...]) -> 
     return "\n".join([*lines, f"    return {argument}"])
 
 
-def source_functions(sources: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """({file: {name: new source}}, {file: {name: digest of the original}}) of a trial's sources.json."""
-    rewritten: dict[str, dict[str, str]] = {}
-    originals: dict[str, dict[str, str]] = {}
+Units = dict[str, dict[str, str]]
+"""{file: {name of a function, class or group of statements: source}}."""
+
+
+def source_functions(sources: Mapping[str, Mapping[str, str]]) -> tuple[Units, Units, Units]:
+    """(functions that replace others, what is new, digests of the originals) of a trial's sources.json; statements in a row are one unit."""
+    rewritten: Units = {}
+    added: Units = {}
+    originals: Units = {}
     for file, entry in sources.items():
         old, new = entry["old"], entry["new"]
         tree = ast.parse(old)
         before = function_units(tree, class_names(tree))
+        rewritten[file] = {}
+        last = ""
         for name, node in changed_units(old, new):
-            rewritten.setdefault(file, {})[name] = unit_source(node, new) + "\n"
+            text = unit_source(node, new) + "\n"
             if name in before:
-                text = unit_source(before[name], old).strip()
-                originals.setdefault(file, {})[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return rewritten, originals
+                rewritten[file][name] = text
+                digest = hashlib.sha256(unit_source(before[name], old).strip().encode()).hexdigest()[:16]
+                originals.setdefault(file, {})[name] = digest
+                continue
+            others = added.setdefault(file, {})
+            if name.startswith("<"):
+                name = last or f"<statements {len(others)}>"
+                text = others.get(name, "") + text
+            others[name] = text
+            last = name if name.startswith("<") else ""
+    return rewritten, added, originals
 
 
 def source_part(sources: Mapping[str, Mapping[str, str]]) -> str:
     """Constants with the rewritten functions, and the function that installs them."""
-    rewritten, originals = source_functions(sources)
-    lines = ["# The rewritten functions, by file and name.", "REWRITTEN: dict[str, dict[str, str]] = {"]
-    for file, functions in rewritten.items():
-        lines.append(f"    {file!r}: {{")
-        lines += [f"        {name!r}: {quoted(text)}," for name, text in functions.items()]
-        lines.append("    },")
-    return "\n".join([*lines, "}", INSTALL.format(originals=literal(originals))])
+    rewritten, added, originals = source_functions(sources)
+    lines = []
+    for title, name, units in (("The rewritten functions", "REWRITTEN", rewritten), ("What they need besides", "ADDED", added)):
+        lines += [f"# {title}, by file and name.", f"{name}: dict[str, dict[str, str]] = {{"]
+        for file, functions in units.items():
+            lines.append(f"    {file!r}: {{")
+            lines += [f"        {name!r}: {quoted(text)}," for name, text in functions.items()]
+            lines.append("    },")
+        lines.append("}")
+    return "\n".join([*lines, INSTALL.format(originals=literal(originals))])
 
 
 def example_part(spec: CaseSpec) -> str:
@@ -118,6 +137,16 @@ def example_part(spec: CaseSpec) -> str:
     if spec.inputs:
         return "\n".join([*head, f"    args, kwargs, _ = inputs_from_texts({literal(spec.inputs)}, seed)", "    return args, kwargs"])
     return "\n".join([*head, "    return given_inputs(module, seed)"])
+
+
+def samples_part(spec: CaseSpec) -> str:
+    """The function that reads the samples, where there are some."""
+    head = ["def sample_inputs(model: Any, given: Any) -> list[Any]:", '    """Recorded inputs, where their file is at hand."""']
+    if not spec.samples:
+        return "\n".join([*head, "    return []"])
+    return "\n".join(
+        [*head, f"    file = {os.path.abspath(spec.samples)!r}", "    return sample_sets(file, model, given) if os.path.isfile(file) else []"]
+    )
 
 
 def other_shapes(facts: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -178,12 +207,15 @@ def script_text(
     if sources:
         lines.append("from autofix.fixrun import find_source_module, install_rewritten_source")
     lines.append("from autofix.case import inputs_from_texts" if spec.inputs else "from autofix.loading import given_inputs")
+    if spec.samples:
+        lines += ["import os", "from autofix.samples import sample_sets"]
     lines += [f"from autofix.strategies.{name} import {name}" for name in ours]
+    usual = SessionSettings().to_json()
     settings = [
         *comments("Config fixes, applied already:", recipe.at(Level.CONFIG), registry),
         f"CONFIG: dict[str, Any] = {literal(config)}",
         *comments("Runtime fixes, applied already:", recipe.at(Level.RUNTIME), registry),
-        f"SESSION: dict[str, Any] = {literal(dict(session))}",
+        f"SESSION: dict[str, Any] = {literal({k: v for k, v in session.items() if v != usual.get(k)})}",
         f"TARGET: dict[str, Any] = {literal({k: v for k, v in target.to_json().items() if v != Target().to_json()[k]})}",
         f"AXES: dict[str, dict[int, str]] = {literal({k: v for k, v in axes.items() if v})}",
         f"SIGNATURE: dict[str, Any] = {literal(dict(signature))}",
@@ -214,6 +246,7 @@ def script_text(
         f"        mutated_buffers={mutated!r},",
         f"        fresh_each_call={fresh!r},",
         "        example_call=example_call,",
+        "        sample_inputs=sample_inputs,",
         "        fix_source=fix_source,",
         "        fix_modules=fix_modules,",
         "        fix_program=fix_program,",
@@ -230,6 +263,7 @@ def script_text(
         fix_function("fix_program", "plan", "What is added to the capture and conversion.", recipe.at(Level.PROGRAM)),
         fix_function("fix_onnx", "proto", "The exported graph, changed.", recipe.at(Level.ONNX)),
         example_part(spec),
+        samples_part(spec),
         "\n".join(plan),
     ]
     entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")

@@ -15,7 +15,7 @@ import pytest
 from autofix.case import CaseSpec
 from autofix.errors import AutofixError
 from autofix.loader import load_strategies
-from autofix.notebook import figure, source_at, tried
+from autofix.notebook import figure, source_at, telling_hunks, tried
 from autofix.recipe import Fix, Level, Recipe
 from autofix.report import OUR_FILES, source_diff, write_folder
 from autofix.search import Repair
@@ -294,3 +294,11 @@ def test_a_library_line_is_shown_from_site_packages_on(spec: CaseSpec) -> None:
     trial = Trial(Recipe(), Stage.RUN, Verdict.FAIL, Diagnosis("crash", Stage.RUN, {"file": jinja2.__file__, "line": "1"}))
     shown = source_at(trial, Repair("x", {}, Target()), spec)
     assert shown is not None and shown["where"] == "jinja2/__init__.py:1" and shown["code"].startswith('"""')
+
+
+def test_a_long_patch_is_shown_where_it_changes_lines() -> None:
+    added = "".join(f"+line {i}\n" for i in range(200))
+    patch = "--- a/m.py\n+++ b/m.py\n@@ -1,1 +1,201 @@\n a\n" + added + "@@ -9,2 +209,2 @@\n b\n-c\n+d\n"
+    shown = telling_hunks(patch)
+    assert "-c\n+d\n" in shown and "line 100" not in shown and "202 more lines" in shown
+    assert telling_hunks("--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-c\n+d\n").endswith("+d\n")
