@@ -1,0 +1,76 @@
+"""Strategy: another optimisation level of ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autofix.errors import NothingToDo
+from autofix.recipe import Fix
+from autofix.session import SessionSettings
+from autofix.strategy import Evidence, Example, RuntimeStrategy
+from autofix.target import Target
+from autofix.trial import Diagnosis, Stage
+
+BLOCK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+        self.n = nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.n(x + torch.nn.functional.gelu(self.a(x)))
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(2, 8)]
+"""
+
+
+class GraphLevel(RuntimeStrategy):
+    """Open the file at another graph optimisation level.
+
+    When it helps: a fusion of ONNX Runtime changes values or makes a graph that does not run; or a fusion costs time
+    (SkipLayerNormalization: 4 to 6 % on encoders whose normalisation comes last, measured on CPU).
+    Why it is safe: the levels only say how the runtime rewrites the graph for itself; the file is the same. The level is stored
+    in session.json beside the file, and has to be set by whoever opens it.
+    """
+
+    treats = (
+        "too-slow",
+        "mismatch-at-example",
+        "mismatch-at-other-values",
+        "mismatch-at-other-sizes",
+        "mismatch-nonfinite",
+        "run-error",
+        "run-error-at-other-sizes",
+        "run-error-at-other-values",
+        "crash",
+    )
+    prior = 0.04
+
+    def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        if evidence.recipe.has("graph_level"):
+            return
+        if evidence.diagnosis.symptom == "too-slow":
+            if not any("conv" in name for name in evidence.operators):  # the layouts for convolutions belong to level ALL alone
+                yield self.fix(level="BASIC")
+                yield self.fix(level="EXTENDED")
+            return
+        yield self.fix(level="DISABLE_ALL")
+        yield self.fix(level="BASIC")
+
+    @staticmethod
+    def apply(settings: SessionSettings, *, level: str) -> SessionSettings:
+        if settings.level == level:
+            raise NothingToDo(f"the level is {level} already")
+        return replace(settings, level=level)
+
+    REPAIRS = (Example(BLOCK, symptom="too-slow", fix={"level": "BASIC"}),)
+    DECLINES = (Evidence(Diagnosis("too-slow", Stage.LATENCY), facts={"operators": {"aten.conv2d.default": ""}}),)
