@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,21 @@ from autofix.surgery.capture_swap import swapped_functions
 def attention_overrides() -> dict[Any, Any]:
     """The attention function of torch.nn.functional."""
     return {torch.nn.functional.scaled_dot_product_attention: attention_dense}
+
+
+@contextlib.contextmanager
+def attention_capture() -> Iterator[None]:
+    """While active, the name scaled_dot_product_attention means the dense function: the built-in refuses a symbolic is_causal
+    before any override is asked."""
+    builtin = torch.nn.functional.scaled_dot_product_attention
+    holders = [m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get("scaled_dot_product_attention") is builtin]
+    for module in holders:
+        module.__dict__["scaled_dot_product_attention"] = attention_dense
+    try:
+        yield
+    finally:
+        for module in holders:
+            module.__dict__["scaled_dot_product_attention"] = builtin
 
 
 @contextlib.contextmanager

@@ -64,6 +64,8 @@ class AttentionDense(ProgramStrategy):
         "invalid-graph",
         "no-kernel",
         "data-dependent-branch",
+        "data-dependent-size",
+        "unsupported-python",
     )
     prior = 0.5
 
@@ -74,9 +76,10 @@ class AttentionDense(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
-        from autofix.surgery.attention_capture import attention_overrides
+        from autofix.surgery.attention_capture import attention_capture, attention_overrides
 
         plan.overrides.update(attention_overrides())
+        plan.contexts.append(attention_capture)
         return plan
 
     REPAIRS = (Example(MASKED_ROWS, symptom="mismatch-at-other-values", fix={}),)

@@ -111,6 +111,7 @@ class ComplexAsPairs(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
+        from autofix.surgery.capture_below_autograd import diagonal_scatter_masked
         from autofix.surgery.complex_pass import complex_capture, complex_to_pairs
         from autofix.surgery.fft_overrides import fft_function_overrides, fft_window_overrides
 
@@ -118,10 +119,11 @@ class ComplexAsPairs(ProgramStrategy):
         plan.overrides.update(fft_function_overrides())
         plan.contexts.append(complex_capture)
         plan.passes.append(complex_to_pairs)
+        plan.decompositions.setdefault("aten.diagonal_scatter.default", diagonal_scatter_masked)
         return plan
 
     REPAIRS = (
         Example(ROTARY, symptom="unsupported-operator", fix={}),
-        Example(FILTER, symptom="axis-specialized", fix={}),
+        Example(FILTER, symptom="unsupported-operator", fix={}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default", "message": "no translation"}),)

@@ -1,0 +1,104 @@
+"""Capture below autograd and torch.func: derivatives and vmap are carried out, and what they compute is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from autofix.surgery.capture_swap import function_copy, swapped_functions
+
+
+def export_below_autograd(model: Any, args: Any, kwargs: Any = None, *, dynamic_shapes: Any = None, strict: bool = False, **options: Any) -> Any:
+    """torch.export.export with the recorder under autograd and functorch (pre_dispatch=False)."""
+    from torch.export._trace import _export
+
+    known = {k: v for k, v in options.items() if k == "prefer_deferred_runtime_asserts_over_guards"}
+    # Results that ask for gradients would be taken for a training step.
+    hook = model.register_forward_hook(lambda module, inputs, output: tree_map(without_gradient, output))
+    try:
+        return _export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False, **known)
+    finally:
+        hook.remove()
+
+
+def without_gradient(value: Any) -> Any:
+    """A tensor detached; anything else as it is."""
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def jacobian_by_rows(func: Any, argnums: Any = 0, has_aux: bool = False, *, chunk_size: Any = None, randomness: str = "error") -> Any:
+    """torch.func.jacfwd by reverse mode: forward mode's formulas fix dynamic sizes."""
+    return torch.func.jacrev(func, argnums, has_aux=has_aux, chunk_size=chunk_size)
+
+
+def jvp_by_vjp(func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """torch.func.jvp as the derivative of the (linear) reverse mode."""
+    if has_aux:
+        out, pull, aux = torch.func.vjp(func, *primals, has_aux=True)
+    else:
+        out, pull = torch.func.vjp(func, *primals)
+    _, push = torch.func.vjp(pull, tree_map(torch.zeros_like, out))
+    moved = push(tuple(tangents))[0]
+    return (out, moved, aux) if has_aux else (out, moved)
+
+
+def tensor_deepcopy(tensor: Any, memo: Any) -> Any:
+    """copy.deepcopy of a tensor that is being recorded: a copy of its values."""
+    known = memo.get(id(tensor))
+    if known is None:
+        known = tensor.detach().clone()
+        # A module's copy goes on being treated as a module with parameters.
+        known._is_param = True
+        memo[id(tensor)] = known
+    return known
+
+
+def diagonal_scatter_masked(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """aten.diagonal_scatter by a mask: element (i, i + offset) of the last two axes comes from src."""
+    x = torch.movedim(input, (dim1, dim2), (-2, -1))
+    rows = torch.arange(x.shape[-2], dtype=torch.int64)
+    columns = torch.arange(x.shape[-1], dtype=torch.int64)
+    on_diagonal = columns.unsqueeze(0) == rows.unsqueeze(1) + offset
+    at = torch.clamp(rows if offset >= 0 else columns, max=src.shape[-1] - 1)
+    values = torch.index_select(src, -1, at).unsqueeze(-1 if offset >= 0 else -2)
+    return torch.movedim(torch.where(on_diagonal, values, x), (-2, -1), (dim1, dim2))
+
+
+@contextlib.contextmanager
+def capture_below_autograd() -> Iterator[None]:
+    """While active, torch.export.export records below autograd."""
+    grad = function_copy(torch.autograd.grad)
+
+    def grad_that_keeps(*args: Any, **kwargs: Any) -> Any:
+        # Recording calls forward's pieces more than once.
+        kwargs["retain_graph"] = True
+        return grad(*args[:3], **kwargs) if len(args) > 3 else grad(*args, **kwargs)
+
+    forward_mode = function_copy(torch.func.jacfwd)
+
+    def hessian_forward_over_reverse(func: Any, argnums: Any = 0) -> Any:
+        return forward_mode(torch.func.jacrev(func, argnums), argnums)
+
+    swaps = {
+        torch.autograd.grad: grad_that_keeps,
+        torch.func.jacfwd: jacobian_by_rows,
+        torch.func.jvp: jvp_by_vjp,
+        torch.func.hessian: hessian_forward_over_reverse,
+    }
+    before = torch.export.export
+    deepcopy = torch.Tensor.__deepcopy__
+    parameter_deepcopy = torch.nn.Parameter.__deepcopy__
+    torch.export.export = export_below_autograd
+    torch.Tensor.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
+    torch.nn.Parameter.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
+    try:
+        with swapped_functions(swaps):
+            yield
+    finally:
+        torch.export.export = before
+        torch.Tensor.__deepcopy__ = deepcopy  # type: ignore[method-assign]
+        torch.nn.Parameter.__deepcopy__ = parameter_deepcopy  # type: ignore[method-assign]

@@ -1,0 +1,79 @@
+"""Capture what derivatives, vmap and functional calls compute, not the calls themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from autofix.recipe import Fix
+from autofix.strategy import Evidence, Example, ProgramStrategy
+from autofix.target import Target
+from autofix.trial import Diagnosis, Stage
+
+DERIVATIVE_SIGNS = (
+    "torch.func", "functorch", "vmap", "jacobian", "jacrev", "jacfwd", "hessian", "autograd.grad", "autograd.functional", "functional_call", "stack_module_state",
+    "enable_grad", "requires_grad_", "deepcopy", "grad(", "vjp", "jvp",
+)  # fmt: skip
+
+SENSITIVITY = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 2))
+
+    def forward(self, x):
+        return torch.autograd.functional.jacobian(lambda z: self.net(z).sum(0), x), torch.func.vmap(torch.func.jacrev(self.net))(x)
+
+
+def get_inputs():
+    return [torch.randn(3, 3)]
+
+
+def get_more_inputs():
+    return [[torch.randn(5, 3)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}}
+"""
+
+
+class CaptureBelowAutograd(ProgramStrategy):
+    """Record the model below autograd and torch.func, so that gradients, Jacobians and mapped functions appear as the operators they run.
+
+    When it helps: torch.autograd.grad, autograd.functional.jacobian, torch.func.grad, jacrev, vmap, functional_call, stack_module_state or
+    deepcopy inside forward.
+
+    Why it is safe: the operators are those that eager PyTorch runs for these derivatives; nothing is approximated.
+    """
+
+    treats = (
+        "capture-error",
+        "unsupported-python",
+        "unsupported-operator",
+        "convert-error",
+        "decompose-error",
+        "data-dependent-branch",
+        "mismatch-at-example",
+        "invalid-graph",
+    )
+    prior = 0.5
+
+    def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        texts = [evidence.fact("message"), *dict(evidence.facts.get("sources", {})).values()]
+        if any(sign in text for text in texts for sign in DERIVATIVE_SIGNS):
+            yield self.fix()
+
+    @staticmethod
+    def apply(plan: Any) -> Any:
+        from autofix.surgery.capture_below_autograd import capture_below_autograd, diagonal_scatter_masked
+
+        plan.contexts.append(capture_below_autograd)
+        plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter_masked
+        return plan
+
+    REPAIRS = (Example(SENSITIVITY, symptom="unsupported-python", fix={}),)
+    DECLINES = (Diagnosis("capture-error", Stage.CAPTURE, {"message": "something else"}),)
