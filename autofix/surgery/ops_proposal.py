@@ -11,19 +11,23 @@ SAME_OPERATOR = {
     "linalg_tensorinv": "linalg_inv",
     "qr": "linalg_qr",
     "cholesky": "linalg_cholesky",
-    "linalg_det": "linalg_det",
-    "special_erfinv": "erfinv",
-    "linalg_lu_factor": "linalg_lu_factor",
+    "erf_inv": "erfinv",
+    "bessel_i0": "i0",
+    "bessel_i0e": "i0e",
+    "bessel_i1": "i1",
+    "bessel_i1e": "i1e",
+    "special_modified_bessel_i0": "modified_bessel_i0",
+    "special_modified_bessel_i1": "modified_bessel_i1",
 }
-"""Composite operators by the operator that they run in eager mode."""
+"""Composite operators, and prims, by the operator that eager mode runs."""
 
 
 def operator_key(name: str) -> str:
     """The name that an operator shares with its variants: "aten._linalg_solve_ex.default", "linalg_solve" and "prims.linalg_solve.default" have one key."""
     parts = name.split(".")
     bare = parts[1] if len(parts) > 1 else parts[0]
-    bare = bare.strip("_").removesuffix("_ex")
-    return SAME_OPERATOR.get(bare, bare)
+    bare = bare.strip("_").removesuffix("_ex").removesuffix("_forward")
+    return SAME_OPERATOR.get(bare, bare.removeprefix("special_"))
 
 
 def operators_to_replace(evidence: Evidence, names: Iterable[str]) -> list[str]:
