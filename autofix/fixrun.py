@@ -42,10 +42,11 @@ class FixPlan:
     """A repair as the constants and functions at the top of fix.py.
 
     model_file: absolute path, and `beside`, the same from fix.py's folder. example_call(module, seed) gives (args, kwargs),
-    sample_inputs(model, given) further sets. config, session, signature, target: the JSON forms of ExportConfig, SessionSettings, the log's signature and Target. axes: {input: {axis: symbol}}.
-    fix_source(folder, module), fix_modules(model), fix_program(plan) and fix_onnx(proto) apply the fixes of their level. shapes: {input set:
-    {input: shape, or the value of a number}} of the other sizes to verify, and of the captured example where it is not one of the file's own.
-    float64: "yes", or why a float64 run tells nothing. fresh_each_call: forward leaves traces in the model.
+    sample_inputs(model, given) further sets. config, session, signature, target: the JSON forms of ExportConfig, SessionSettings, the
+    log's signature and Target. axes: {input: {axis: symbol}}. fix_source(folder, module), fix_modules(model), fix_program(plan) and
+    fix_onnx(proto) apply the fixes of their level. shapes: {input set: {input: shape, or the value of a number}} of the other sizes to
+    verify, and of the captured example where it is not one of the file's own. float64: "yes", or why a float64 run tells nothing.
+    fresh_each_call: forward leaves traces in the model.
     """
 
     model_file: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import re
@@ -231,17 +232,15 @@ def fix_views(trial: Trial | None, registry: Registry) -> list[dict[str, str]]:
     return views
 
 
-def telling_hunks(patch: str, most: int = 120) -> str:
-    """A patch to read: where it is long, only the hunks that change existing lines, for what is merely added stands in fix.patch."""
+def telling_hunks(patch: str, most: int = 120, run: int = 20) -> str:
+    """A patch to read: where it is long, without the long runs of lines that are added and replace nothing; they stand in fix.patch."""
     if patch.count("\n") <= most:
         return patch
     shown: list[str] = []
-    for part in re.split(r"(?m)^(?=--- a/)", patch):
-        head, *hunks = re.split(r"(?m)^(?=@@ )", part)
-        kept = [h for h in hunks if any(line.startswith("-") for line in h.splitlines())]
-        shown += [head, *kept] if kept else []
-        left = sum(h.count("\n") for h in hunks if h not in kept)
-        shown += [f"({left} more lines are only added; see fix.patch)\n"] if left else []
+    for sign, group in itertools.groupby(patch.splitlines(keepends=True), lambda line: line[:1] if not line.startswith(("---", "+++")) else ""):
+        lines = list(group)
+        replaces = bool(shown) and shown[-1].startswith("-")
+        shown += [f"({len(lines)} lines are only added here; see fix.patch)\n"] if sign == "+" and len(lines) > run and not replaces else lines
     return "".join(shown)
 
 

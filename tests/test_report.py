@@ -300,5 +300,5 @@ def test_a_long_patch_is_shown_where_it_changes_lines() -> None:
     added = "".join(f"+line {i}\n" for i in range(200))
     patch = "--- a/m.py\n+++ b/m.py\n@@ -1,1 +1,201 @@\n a\n" + added + "@@ -9,2 +209,2 @@\n b\n-c\n+d\n"
     shown = telling_hunks(patch)
-    assert "-c\n+d\n" in shown and "line 100" not in shown and "202 more lines" in shown
+    assert "-c\n+d\n" in shown and "line 100" not in shown and "(200 lines are only added here" in shown
     assert telling_hunks("--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-c\n+d\n").endswith("+d\n")
