@@ -15,10 +15,13 @@ class Model(nn.Module):
         self.register_buffer("window", torch.hann_window(frame))
         bins = frame // 2 + 1
         self.gain = nn.Sequential(nn.Linear(bins, hidden), nn.ReLU(), nn.Linear(hidden, bins), nn.Sigmoid())
+        self.phases = nn.Parameter(torch.randn(2, bins))
         self.limiter = nn.Linear(frame, frame)
 
     def forward(self, frames):
         spectrum = torch.fft.rfft(frames * self.window)
+        taps = torch.polar(torch.ones_like(self.phases), self.phases)
+        spectrum = (spectrum.unsqueeze(-2) * taps).mean(-2)
         mask = self.gain(torch.log1p(spectrum.abs()))
         clean = torch.fft.irfft(spectrum * mask, n=self.frame)
         if clean.abs().mean() > 0.5:
