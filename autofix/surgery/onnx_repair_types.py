@@ -17,7 +17,7 @@ from autofix.surgery.onnx_types import (
     onnx_value_types,
 )
 
-REAL_RANK = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
+REAL_RANK: dict[int, int] = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
 
 
 def promoted_type(codes: list[int]) -> int:
