@@ -108,3 +108,12 @@ def library_files(facts: Mapping[str, Any], kinds: frozenset[str] | None = None)
         if name and path not in facts.get("sources", {}):
             out.append((name, lines))
     return out
+
+
+def zero_d_names(facts: Mapping[str, Any], path_lines: Mapping[str, list[int]] | None = None) -> list[str]:
+    """Names of local variables that held a 0-d whole tensor where a tensor became an index or a size."""
+    found: set[str] = set()
+    for site in facts.get("sites", ()):
+        if site.get("kind") in ("index", "int", "item"):
+            found |= {n for n, kind in site.get("locals", {}).items() if kind.startswith(("tensor:int", "tensor:uint8")) and kind.endswith(":0")}
+    return sorted(found)

@@ -80,6 +80,7 @@ class _Reach(cst.CSTVisitor):
                 and not isinstance(node.args[0].value, (cst.List, cst.Tuple))
             ):
                 self.size = True
+            self.value |= func.value in ("number_of", "size_list", "index_of")
             for arg in node.args:
                 arg.visit(self)
             return False
@@ -160,12 +161,34 @@ class _Assignments(cst.CSTVisitor):
         self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores, node.iter))
 
 
-def tainted_names(function: cst.FunctionDef, integer_arguments: Iterable[str] = ()) -> tuple[set[str], set[str]]:
-    """Local names that hold sizes of tensors, and names that hold values of tensors as Python numbers."""
+def _converts(node: cst.CSTNode) -> bool:
+    """Whether an expression turns something into a Python number: int(), float(), item(), tolist() or what replaced them."""
+    found = _Calls()
+    node.visit(found)
+    return bool(found.names & {"int", "float", "bool", "item", "tolist", "whole", "number_of", "real_of", "size_list"})
+
+
+class _Calls(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Call(self, node: cst.Call) -> None:
+        func = node.func
+        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
+
+
+def tainted_names(function: cst.FunctionDef, integer_arguments: Iterable[str] = (), hit: Any = None) -> tuple[set[str], set[str]]:
+    """Local names that hold sizes of tensors, and names that hold values of tensors as Python numbers.
+
+    hit: says of a node whether it stands on a line where a tensor was seen to become a Python value.
+    """
     found = _Assignments()
     function.body.visit(found)
     sizes: set[str] = set()
     values: set[str] = set(integer_arguments)
+    for names, expression in found.pairs:
+        if hit is not None and hit(expression) and is_number_expression(expression) and _converts(expression):
+            values |= names
     for _ in range(4):
         for names, expression in found.pairs:
             if is_number_expression(expression):
@@ -242,10 +265,16 @@ def dynamic_tests(
 ) -> set[str]:
     """Texts of the tests and iterables of `function` (a node of wrapper.module) that depend on tensor values, on `lines`
     where a value was seen to be used, or (with `sizes`) on sizes. `arguments` are parameters that are numbers which vary."""
-    size_names, value_names = tainted_names(function, arguments)
-    visitor = _Tests(size_names, value_names, set(lines), sizes)
-    visitor.arguments = set(arguments)
     positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    marked = set(lines)
+
+    def hit(node: cst.CSTNode) -> bool:
+        place = positions.get(node)
+        return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
+
+    size_names, value_names = tainted_names(function, arguments, hit)
+    visitor = _Tests(size_names, value_names, marked, sizes)
+    visitor.arguments = set(arguments)
     visitor.metadata = {cst.metadata.PositionProvider: positions}
     function.body.visit(visitor)
     return visitor.dynamic

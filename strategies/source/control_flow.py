@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from autofix.errors import NothingToDo
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, SourceStrategy
-from autofix.surgery.source_control import rewrite_control_flow
-from autofix.surgery.source_evidence import has_dynamic_axes, number_arguments, user_files
+from autofix.surgery.source_control import rewrite_source
+from autofix.surgery.source_evidence import has_dynamic_axes, number_arguments, user_files, zero_d_names
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
@@ -115,14 +115,15 @@ class ControlFlow(SourceStrategy):
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.recipe.has(self.name):
             return
-        sizes, arguments = has_dynamic_axes(evidence.facts), number_arguments(evidence.facts)
-        for file, text, functions, lines in user_files(evidence.facts):
-            if rewrite_control_flow(text, functions, lines, sizes=sizes, arguments=arguments) != text:
-                yield self.fix(file=file, functions=functions, lines=lines, sizes=sizes, arguments=arguments)
+        facts = evidence.facts
+        for file, text, functions, lines in user_files(facts):
+            params = {"functions": functions, "lines": lines, "sizes": has_dynamic_axes(facts), "arguments": number_arguments(facts)}
+            if rewrite_source(text, **params, numbers=False) != text:
+                yield self.fix(file=file, **params, zero_d=zero_d_names(facts))
 
     @staticmethod
-    def apply(text: str, *, functions: list[str], lines: list[int], sizes: bool, arguments: list[str]) -> str:  # type: ignore[override]
-        new = rewrite_control_flow(text, functions, lines, sizes=sizes, arguments=arguments)
+    def apply(text: str, *, functions: list[str], lines: list[int], sizes: bool, arguments: list[str], zero_d: list[str]) -> str:  # type: ignore[override]
+        new = rewrite_source(text, functions, lines, sizes=sizes, arguments=arguments, zero_d=zero_d)
         if new == text:
             raise NothingToDo("no control flow here depends on a tensor or a size")
         return new

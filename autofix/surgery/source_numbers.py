@@ -1,0 +1,151 @@
+"""Numbers computed from sizes and values that stay in the graph. Pasted into rewritten files like source_runtime.py.
+
+While a model is exported, a float computed from a size is a 0-d float64 tensor: the same IEEE double arithmetic as Python's,
+so that int(0.9 * n) and int(n ** 0.5) give the same number in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from autofix.surgery.source_merge import is_number
+from autofix.surgery.source_runtime import is_tracing, nested_tensor_of
+
+# RUNTIME BEGINS
+import math
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def real(number: Any) -> Any:
+    """A size as a float64 tensor while exporting; anything else as it is."""
+    return torch.scalar_tensor(number, dtype=torch.float64) if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
+
+
+def whole(number: Any, signed: bool = False) -> Any:
+    """int(number), kept in the graph. signed: it may be negative."""
+    if not is_tracing() or not isinstance(number, (torch.Tensor, torch.SymInt, torch.SymFloat)):
+        return int(number)
+    if isinstance(number, torch.SymInt):
+        return number
+    value = number if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.float64)
+    value = value.reshape(()).to(torch.int64).item()
+    if not signed:
+        torch._check(value >= 0)
+    return value
+
+
+def whole_round(number: Any) -> Any:
+    """round(number): halves to even, as Python and torch.round do."""
+    if isinstance(number, (torch.Tensor, torch.SymFloat)) and is_tracing():
+        return whole(torch.round(number if isinstance(number, torch.Tensor) else real(number)))
+    return number if isinstance(number, torch.SymInt) else round(number)
+
+
+def real_math(name: str, *numbers: Any) -> Any:
+    """math.name(*numbers), by torch's function in float64 where a number stands in the graph."""
+    if not any(isinstance(n, (torch.Tensor, torch.SymInt, torch.SymFloat)) for n in numbers) or not is_tracing():
+        return getattr(math, name)(*numbers)
+    values = [real(n) if isinstance(n, (torch.SymInt, torch.SymFloat)) else n for n in numbers]
+    values = [v.reshape(()).to(torch.float64) if isinstance(v, torch.Tensor) else v for v in values]
+    if name in ("floor", "ceil", "trunc"):
+        return whole(getattr(torch, name)(values[0]), signed=True)
+    if name == "isqrt":
+        root = torch.floor(torch.sqrt(values[0]))
+        return whole(torch.where(root * root > values[0], root - 1, root))
+    if name == "log" and len(values) == 2:
+        return torch.log(values[0]) / (torch.log(values[1]) if isinstance(values[1], torch.Tensor) else math.log(values[1]))
+    if name == "prod":
+        raise TypeError("math.prod of sizes is not rewritten")
+    return getattr(torch, {"fabs": "abs", "fmod": "fmod", "pow": "pow"}.get(name, name))(*values)
+
+
+def number_of(value: Any) -> Any:
+    """value.item(): a whole number becomes a size, any other stays a 0-d tensor while exporting."""
+    if not is_tracing() or not isinstance(value, torch.Tensor):
+        return value.item()
+    return value.item() if not value.dtype.is_floating_point and value.dtype is not torch.bool else value.reshape(())
+
+
+def real_of(value: Any) -> Any:
+    """float(value), as a 0-d tensor while exporting."""
+    if isinstance(value, torch.Tensor) and is_tracing():
+        return value.reshape(()) if value.dtype.is_floating_point else value.reshape(()).to(torch.float64)
+    return real(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
+
+
+def index_of(value: Any) -> Any:
+    """A 0-d tensor used as an index, an end of a slice or a size; anything else as it is."""
+    if isinstance(value, torch.Tensor) and not value.dim() and is_tracing():
+        return value.to(torch.int64).item()
+    return value
+
+
+def extreme(name: str, *numbers: Any) -> Any:
+    """min or max of numbers that may be known only at run time."""
+    values = list(numbers[0]) if len(numbers) == 1 else list(numbers)
+    if not any(isinstance(v, (torch.Tensor, torch.SymInt)) for v in values) or not is_tracing():
+        return (max if name == "max" else min)(values)
+    pick = torch.maximum if name == "max" else torch.minimum
+    held = [v.reshape(()) if isinstance(v, torch.Tensor) else torch.scalar_tensor(v, dtype=torch.int64 if not isinstance(v, float) else None) for v in values]
+    out = held[0]
+    for v in held[1:]:
+        out = pick(out, v)
+    if any(isinstance(v, torch.Tensor) for v in values):
+        return out
+    size = out.item()
+    for v in values:
+        torch._check(size >= v if name == "max" else size <= v)
+    return size
+
+
+def tensor_of(data: Any, **kwargs: Any) -> torch.Tensor:
+    """torch.tensor(data) where data may hold sizes and tensors."""
+    leaves = pytree.tree_leaves(data)
+    if is_tracing() and not isinstance(data, torch.Tensor) and not all(is_number(v) and type(v) in (int, float, bool) for v in leaves):
+        return nested_tensor_of(data, **kwargs)
+    return torch.tensor(data, **kwargs)
+
+
+def size_list(sizes: Any) -> Any:
+    """sizes.tolist() of a tensor of sizes: whole numbers that are not negative, or numbers as 0-d tensors."""
+    if not is_tracing() or type(sizes.shape[0] if sizes.dim() else 0) is not int:
+        return sizes.tolist()
+    if not sizes.dim():
+        return number_of(sizes)
+    if sizes.dim() > 1:
+        return [size_list(s) for s in sizes]
+    return [number_of(s) for s in sizes.unbind(0)]
+
+
+def split_by(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
+    """torch.split(tensor, sizes.tolist(), dim) for a tensor of sizes."""
+    if not is_tracing():
+        return torch.split(tensor, sizes.tolist() if isinstance(sizes, torch.Tensor) else sizes, dim)
+    count = sizes.shape[0]
+    ends = sizes.cumsum(0)
+    if type(count) is not int:
+        raise TypeError("the number of pieces is known only at run time")
+    out = []
+    for i in range(count):
+        start, length = (ends[i] - sizes[i]).item(), sizes[i].item()
+        torch._check(start >= 0)
+        torch._check(length >= 0)
+        torch._check(start + length <= tensor.shape[dim])
+        out.append(tensor.narrow(dim, start, length))
+    return tuple(out)
+
+
+def padded_parts(parts: Any, batch_first: bool = False, padding_value: float = 0.0, **kwargs: Any) -> torch.Tensor:
+    """torch.nn.utils.rnn.pad_sequence for parts whose lengths are known only at run time."""
+    parts = list(parts)
+    if not is_tracing() or kwargs or all(type(p.shape[0]) is int for p in parts):
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=batch_first, padding_value=padding_value, **kwargs)
+    longest = torch.stack([torch.scalar_tensor(p.shape[0], dtype=torch.int64) for p in parts]).max().item()
+    torch._check(longest >= 0)
+    rows = []
+    for p in parts:
+        room = longest - p.shape[0]
+        torch._check(room >= 0)
+        rows.append(torch.cat([p, p.new_full([room, *p.shape[1:]], padding_value)], 0).narrow(0, 0, longest))
+    return torch.stack(rows, 0 if batch_first else 1)
