@@ -144,7 +144,7 @@ def integers_of_class(plan: LeafPlan, value: Any, kind: str, rng: torch.Generato
 
 
 def wide_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -> Any:
-    """Integers beyond the observed range, of both signs and up to 2^40 (or the whole range of a narrow type): for leaves that turn out to be plain numbers."""
+    """Integers of both signs and up to 2^40 (or the whole range of a narrow type): for leaves that turn out to be plain numbers."""
     shape, dtype = plan.shape(sizes), plan.example.dtype
     info = torch.iinfo(dtype)
     if info.bits <= 16:

@@ -113,11 +113,11 @@ def kind_of_value(value: Any) -> str:
     return type(value).__name__
 
 
-class OperatorLog(TorchDispatchMode):
+class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The aten operators of one call: `operators` {name: "file:line"}, `random` those that draw numbers, `dtypes` of all results."""
 
     def __init__(self, files: frozenset[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.files = files
         self.operators: dict[str, str] = {}
         self.random: dict[str, str] = {}
@@ -152,9 +152,10 @@ class Watch(TorchFunctionMode):
         self.numbers: list[tuple[tuple[str, int], Any]] = []
         self._compared: dict[int, tuple[Any, Any]] = {}
         self._before: Any = None
+        self.outputs: Any = None
 
     def __enter__(self) -> Any:
-        entered = super().__enter__()
+        entered = super().__enter__()  # type: ignore[no-untyped-call]
         if self.trace:
             self._before = sys.gettrace()
             sys.settrace(self._on_call)
@@ -163,7 +164,7 @@ class Watch(TorchFunctionMode):
     def __exit__(self, *error: Any) -> None:
         if self.trace:
             sys.settrace(self._before)
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._compared.clear()
 
     def _on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -248,7 +249,7 @@ class Watch(TorchFunctionMode):
         elif name in ("logical_and", "__and__", "bitwise_and", "logical_or", "__or__", "bitwise_or"):
             x, y = self._margin(a), self._margin(b)
             if x is not None and y is not None:
-                margin = torch.minimum(*torch.broadcast_tensors(x, y)) if "and" in name else torch.maximum(*torch.broadcast_tensors(x, y))
+                margin = torch.minimum(x, y) if "and" in name else torch.maximum(x, y)
         elif name in ("__getitem__", "squeeze", "reshape", "view", "flatten"):
             inner = self._margin(a)
             if inner is not None and inner.numel() == out.numel() == 1:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
 from torch.overrides import TorchFunctionMode
 
 from autofix.adapter import as_output_tensor, bind_arguments, input_leaves, output_leaves, rebuild_value
@@ -63,6 +62,11 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
         if a.is_floating_point() or a.is_complex():
             return bool(torch.all((a == b) | ((a != a) & (b != b))))
         return bool(torch.equal(a, b))
+
+
+def same_outputs(a: Leaves, b: Leaves) -> bool:
+    """Equal names and equal tensors."""
+    return [n for n, _ in a] == [n for n, _ in b] and all(same_tensor(x, y) for (_, x), (_, y) in zip(a, b, strict=True))
 
 
 def copy_value(value: Any) -> Any:
@@ -173,6 +177,8 @@ class Eager:
                 self.pristine = None
         self.fresh_each_call = False
         self.mutated_buffers: list[str] = []
+        self.mutated_parameters: list[str] = []
+        self.mutated_attributes: list[str] = []
         self.own_ratio = 0.0
         self.calls = 0
         self.seconds_spent = 0.0

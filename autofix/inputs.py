@@ -1,8 +1,8 @@
 """Generated input sets: values, sizes and numbers that reveal faults without being told.
 
 generate_sets(eager, first, watch, facts) -> (kept candidates, dropped [{set, why}], notes). Candidates come from classes of values
-(values.py, classes.py), other sizes of the dynamic axes (sizes.py), other Python numbers, and a search for the outcome of every branch that was not seen
-(flips.py). What eager refuses is dropped; of the rest a compact list is kept: one set a class and size, and whatever takes a new branch.
+(values.py, classes.py), other sizes of the dynamic axes (sizes.py), other Python numbers, and a search for the outcome of every branch that
+was not seen (flips.py). What eager refuses is dropped; of the rest a compact list is kept: one set a class and size, and whatever takes a new branch.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from autofix.case import one_line
-from autofix.classes import class_leaf, nonfinite_leaf, odd_places, past_range_integers, source_constants, wide_integers, zero_beside
+from autofix.classes import class_leaf, past_range_integers, source_constants, wide_integers
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests
+from autofix.nonfinite import nonfinite_sets
 from autofix.sizes import size_sets
 from autofix.values import VALUE_CLASSES, LeafPlan, fresh_leaf, make_plans
 
@@ -35,18 +36,6 @@ CLASS_NAMES = {
 }
 MANY_ANSWERS = ("aten.linalg_eigh", "aten._linalg_eigh", "aten.linalg_svd", "aten._linalg_svd", "aten.linalg_qr", "aten.linalg_eig", "aten.geqrf")
 """Factorisations that have more than one right answer where values repeat."""
-NAN_OPERATORS = frozenset(
-    "isnan isinf isfinite nan_to_num heaviside xlogy nansum nanmean nanmedian max min maximum minimum fmax fmin clamp clamp_min clamp_max amax amin aminmax "
-    "argmax argmin sort argsort sign atan2 grid_sampler_2d gt lt ge le eq ne where masked_fill hardtanh logaddexp cummax cummin bucketize searchsorted "
-    "special_xlog1py relu".split()
-)
-"""Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
-SPREADERS = frozenset(
-    "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm cumsum cumprod prod softmax "
-    "_softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru rnn_tanh dot mv addmv "
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _fft_r2c _fft_c2c _fft_c2r index_add scatter_add max_pool2d_with_indices avg_pool2d".split()
-)
-"""Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
 
 
 @dataclass
@@ -58,6 +47,7 @@ class Candidate:
     leaves: Leaves
     sizes: dict[str, int] = field(default_factory=dict)
     outputs: Leaves | None = None
+    seconds: float = 0.0
     features: set[Any] = field(default_factory=set)
     advisory: bool = False
     must: bool = False
@@ -148,9 +138,8 @@ class Explorer:
                 self.dropped.append({"set": name, "why": self.last_error})
             return None
         features = watch.features()
-        one = Candidate(
-            name, kind, leaves, {s: n for s, n in sizes.items() if self.sizes.get(s) != n}, call.outputs, features - self.covered, watch=watch
-        )
+        changed = {s: n for s, n in sizes.items() if self.sizes.get(s) != n}
+        one = Candidate(name, kind, leaves, changed, outputs=call.outputs, seconds=call.seconds, features=features - self.covered, watch=watch)
         self.covered |= features
         for arc, count in watch.arcs.items():
             self.arcs[arc] = self.arcs.get(arc, 0) + count
@@ -171,7 +160,7 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
     nonfinite_sets(explorer)
     flip_tests(explorer, watch)
     random_search(explorer)
-    notes = []
+    notes: list[str] = []
     unseen = sorted({f"{name.rpartition(':')[0].rpartition(':')[0]}:{line}" for name, line, _ in one_sided(explorer.arcs)})
     facts["one_sided_branches"] = unseen
     return compact(explorer), explorer.dropped[:40], notes
@@ -293,68 +282,6 @@ def table_maker(count: int) -> Any:
         return torch.randint(0, top + 1, plan.shape(sizes), generator=rng).to(plan.example.dtype)
 
     return make
-
-
-def nonfinite_sets(explorer: Explorer) -> None:
-    """NaN and infinity at a few places of one float leaf at a time, where eager takes them."""
-    floats = [p for p in explorer.plans if p.is_float and p.example.numel()]
-    if explorer.big or not floats:
-        return
-    for plan in floats[:4]:
-        count = plan.example.numel()
-        name = "NaN and infinity" + (f" in {plan.name}" if len(floats) > 1 else "")
-        partners = any(p is not plan and p.example.numel() == count for p in floats)
-        for beside in (False, True) if partners else (False,):
-            places = odd_places(count, explorer.rng)
-            leaves = []
-            for p in explorer.plans:
-                value = fresh_leaf(p, explorer.sizes, "usual", explorer.rng)
-                value = nonfinite_leaf(value, places) if p is plan else zero_beside(value, places, count) if beside else value
-                leaves.append((p.name, value))
-            one = explorer.attempt(name + (" against zeros" if beside else ""), "nonfinite", leaves)
-            if one is not None:
-                one.must = True
-                one.advisory = not nan_matters(explorer, one)
-
-
-def nan_matters(explorer: Explorer, one: Candidate) -> bool:
-    """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    def is_real(value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-    given = any(is_real(v) and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in [*s.args, *s.kwargs.values()])
-    found = [given]
-    shapes = {tuple(v.shape) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
-
-    class Spread(TorchDispatchMode):
-        """Follows the tensors that hold the input's own NaN, each in the place of one element."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.single: dict[int, Any] = {}
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = str(func).split(".")[1].rstrip("_")
-            tensors = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if is_real(v)]
-            # the input itself is known by its shape and its NaN: forward gets a copy
-            odd = [v for v in tensors if (id(v) in self.single or tuple(v.shape) in shapes) and v.numel() and not bool(torch.isfinite(v).all())]
-            if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
-                found[0] = True
-            out = func(*args, **(kwargs or {}))
-            if odd and name not in SPREADERS:
-                for value in out if isinstance(out, (list, tuple)) else (out,):
-                    if is_real(value):
-                        self.single[id(value)] = value
-            return out
-
-    try:
-        with Spread():
-            explorer.eager.call(one.leaves)
-    except Exception:
-        return found[0]
-    return found[0]
 
 
 def random_search(explorer: Explorer) -> None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from autofix.inputs import Candidate
     from autofix.target import Target
 
-KNIFE_EDGE = 1e-2
-"""Relative disagreement of float32 and float64 beyond which a set is ill-conditioned."""
 BIG_SECONDS = 0.25
 """A forward slower than this makes the model big: few generated sets, float64 on two of them."""
 
@@ -106,7 +104,7 @@ def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:
     seen64 = 0
     chain = eager.fresh() if eager.mutated_buffers else None
     for candidate in kept:
-        one, why = candidate_set(eager, candidate, facts, chain, anchor=not big or seen64 < 2)
+        one, why = candidate_set(eager, candidate, facts, chain, anchor=not big or (seen64 < 1 and bool(candidate.sizes)), big=big)
         if one is None:
             dropped.append({"set": candidate.name, "why": why})
         else:
@@ -163,6 +161,7 @@ def first_calls(eager: Eager) -> tuple[EagerCall, Any]:
             raise forward_raised(error, eager.case, "the given inputs") from error
         forget_compiled_code()
         second = eager.call(eager.example)  # the log itself disturbs the model
+    first.seconds = min(first.seconds, second.seconds)  # the first call may have compiled something
     same = [n for n, _ in first.outputs] == [n for n, _ in second.outputs]
     if not same or not all(same_tensor(a, b) for (_, a), (_, b) in zip(first.outputs, second.outputs, strict=True)):
         again = eager.call(eager.example, eager.fresh())
@@ -207,6 +206,7 @@ def not_deterministic(case: Case, log: Any) -> CaseError:
 def own_sets(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) -> list[ReferenceSet]:
     """The given, more and sample sets; raises CaseError where forward raises on one."""
     from autofix.adapter import input_leaves
+    from autofix.conditioning import check_float64
     from autofix.eager import ordered_call
 
     check_float64(eager, first, facts, log)
@@ -226,60 +226,6 @@ def own_sets(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) ->
     return sets
 
 
-def check_float64(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) -> None:
-    """Rule out float64 runs that answer another question: reduced precision inside, or outputs that differ on the example itself."""
-    import torch
-
-    outputs = {v.dtype for _, v in first.outputs}
-    low = {torch.bfloat16, torch.float16} & log.dtypes
-    facts["low_precision"] = sorted(str(d).removeprefix("torch.") for d in low)
-    if low and not outputs & low:
-        return eager.forget_float64("the model computes in reduced precision on purpose")
-    if torch.float64 in log.dtypes and torch.float32 not in log.dtypes:
-        return eager.forget_float64("the model is in float64 already")
-    wide = eager.call64(eager.example)
-    if wide is not None:
-        gap = disagreement(first.outputs, wide)
-        if gap > KNIFE_EDGE:
-            eager.forget_float64("a float64 run gives another answer on the example")
-    return None
-
-
-def gap_text(gap: float) -> str:
-    """What a disagreement means."""
-    return (
-        "PyTorch in float64 decides otherwise than in float32" if gap == float("inf") else f"PyTorch's own float32 error is {gap:.1e} of the output"
-    )
-
-
-def disagreement(outputs: Leaves, wide: Leaves) -> float:
-    """Largest |float32 - float64| relative to the largest value of its output; inf where shapes, integers or NaN differ."""
-    import torch
-
-    if len(outputs) != len(wide):
-        return float("inf")
-    worst = 0.0
-    for (_, a), (_, b) in zip(outputs, wide, strict=True):
-        if a.shape != b.shape:
-            return float("inf")
-        if a.numel() == 0:
-            continue
-        if not a.is_floating_point():
-            if not torch.equal(a, b.to(a.dtype)):
-                return float("inf")
-            continue
-        x, y = a.double(), b.double()
-        if not torch.equal(torch.isnan(x), torch.isnan(y)):
-            return float("inf")
-        # beyond float32's range infinity is the right float32 answer
-        both = torch.isfinite(x) & torch.isfinite(y)
-        if not both.any():
-            continue
-        scale = float(y[both].abs().max())
-        worst = max(worst, float((x - y)[both].abs().max()) / max(scale, 1e-30))
-    return worst
-
-
 def finish_set(
     eager: Eager, one: InputSet, leaves: Leaves, call: EagerCall, template: Any, *, anchor: bool, kind: str = "", advisory: bool = False
 ) -> tuple[ReferenceSet, str]:
@@ -288,6 +234,7 @@ def finish_set(
     Round-off is tried once (shake.py): a set on which outputs jump, or move by more than a quarter of what parity allows while float64
     says that they are accurate, is on a knife edge. Where the example itself moves as much, that is the model's own condition.
     """
+    from autofix.conditioning import KNIFE_EDGE, disagreement, gap_text
     from autofix.inputs import symbol_sizes
     from autofix.shake import shaken_change, shaken_ratio
 
@@ -334,20 +281,20 @@ def finish_set(
     return record, why
 
 
-def candidate_set(eager: Eager, candidate: Candidate, facts: dict[str, Any], chain: Any, *, anchor: bool) -> tuple[ReferenceSet | None, str]:
+def candidate_set(
+    eager: Eager, candidate: Candidate, facts: dict[str, Any], chain: Any, *, anchor: bool, big: bool = False
+) -> tuple[ReferenceSet | None, str]:
     """A generated candidate as a record, or None and why it is dropped: eager is not sure of its own answer there."""
-    from autofix.eager import same_tensor
+    from autofix.eager import EagerCall, same_outputs
 
+    known = candidate.outputs if chain is None and not facts["watch_changes_values"] else None
     try:
-        call = eager.call(candidate.leaves, chain)
-        if chain is None and candidate.outputs is not None and not eager.seconds_spent > 20:
-            same = len(call.outputs) == len(candidate.outputs) and all(
-                same_tensor(a, b) for (_, a), (_, b) in zip(call.outputs, candidate.outputs, strict=True)
-            )
-            if not same and not facts.get("watch_changes_values"):
-                again = eager.call(candidate.leaves)
-                if not all(same_tensor(a, b) for (_, a), (_, b) in zip(call.outputs, again.outputs, strict=False)):
-                    return None, "eager does not repeat its own outputs"
+        if known is not None and big:
+            call = EagerCall(known, candidate.seconds)
+        else:
+            call = eager.call(candidate.leaves, chain)
+            if known is not None and not same_outputs(call.outputs, known) and not same_outputs(call.outputs, eager.call(candidate.leaves).outputs):
+                return None, "eager does not repeat its own outputs"
     except Exception as error:
         return None, one_line(error)
     one = InputSet(candidate.name, "generated", [], {})

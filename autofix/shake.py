@@ -1,5 +1,5 @@
-"""Round-off on trial: one eager call in which every rounded result moves by a unit or two in its last place (random arithmetic, as in
-Parker's Monte Carlo arithmetic, 1997). Outputs that move much, or integers that change, sit on a knife edge: no other implementation can be held to them.
+"""Round-off on trial: one eager call in which every rounded result moves by up to one unit in its last place (Parker's Monte Carlo
+arithmetic, 1997). Outputs that move much, or integers that change, sit on a knife edge: no other implementation can be held to them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 if TYPE_CHECKING:
     from autofix.eager import Eager, Leaves
 
-ROUNDED = frozenset(
-    "addcmul addcdiv mm addmm bmm baddbmm addbmm mv addmv dot linear convolution exp exp2 expm1 log log2 log10 log1p rsqrt pow tanh "
-    "sigmoid sum mean var std var_mean prod cumsum cumprod softmax _softmax _log_softmax log_softmax logsumexp native_layer_norm native_group_norm native_batch_norm "
-    "_native_batch_norm_legit_no_training gelu silu mish softplus elu erf erfc erfinv sin cos tan asin acos atan atan2 sinh cosh lerp linalg_vector_norm norm "
-    "upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d avg_pool1d avg_pool2d _adaptive_avg_pool2d _fft_r2c _fft_c2c _fft_c2r "
-    "logaddexp logsigmoid log_sigmoid_forward lgamma digamma mkldnn_rnn_layer _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
-    "_cdist_forward scatter_add index_add scatter_reduce grid_sampler_2d grid_sampler_3d linalg_solve_ex linalg_cholesky_ex linalg_inv_ex".split()
+ROUNDED_NAMES = (
+    "addcmul addcdiv mm addmm bmm baddbmm addbmm mv addmv dot linear convolution exp exp2 expm1 log log2 log10 log1p rsqrt pow tanh sigmoid sum "
+    "mean var std var_mean prod cumsum cumprod softmax _softmax _log_softmax log_softmax logsumexp native_layer_norm native_group_norm "
+    "native_batch_norm _native_batch_norm_legit_no_training gelu silu mish softplus elu erf erfc erfinv sin cos tan asin acos atan atan2 sinh "
+    "cosh lerp linalg_vector_norm norm upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d avg_pool1d avg_pool2d "
+    "_adaptive_avg_pool2d _fft_r2c _fft_c2c _fft_c2r logaddexp logsigmoid log_sigmoid_forward lgamma digamma mkldnn_rnn_layer "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math _cdist_forward scatter_add index_add scatter_reduce "
+    "grid_sampler_2d grid_sampler_3d linalg_solve_ex linalg_cholesky_ex linalg_inv_ex"
 )
+ROUNDED = frozenset(ROUNDED_NAMES.split())
 """Operators whose last bit depends on the implementation. Sums and products of two elements do not (IEEE 754), and whole-number results are
 taken to be exact: so thresholds and ties keep their meaning."""
 TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
 """Operators for which PyTorch does not say which of equal entries it takes."""
 
 
-class Shake(TorchDispatchMode):
+class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from."""
 
     def __init__(self, seed: int = 1) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.rng = torch.Generator().manual_seed(seed)
         self.ties = False
 
@@ -70,7 +72,8 @@ class Shake(TorchDispatchMode):
 
 
 def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, bool]:
-    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes or the model does not bear it."""
+    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes, or the model
+    does not bear it."""
     floor = [torch.zeros(v.shape, dtype=torch.float64) for _, v in outputs]
     ties = False
     for seed in range(draws):

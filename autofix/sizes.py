@@ -32,7 +32,7 @@ def size_sets(explorer: Explorer) -> None:
     apart = {s: next(p for p in primes[i % 4 :] + primes if p != base[s]) for i, s in enumerate(symbols)}
     plans: list[tuple[str, dict[str, int], bool]] = [
         ("coprime sizes", apart, True),
-        ("larger sizes", {s: 2 * n + 1 for s, n in base.items()}, True),
+        ("larger sizes", {s: n + n // 2 + 1 if explorer.big else 2 * n + 1 for s, n in base.items()}, True),
         ("all sizes 1", dict.fromkeys(symbols, 1), True),
     ]
     if len(symbols) > 1 and not explorer.big:
@@ -94,7 +94,7 @@ def elements(plans: list[LeafPlan], sizes: dict[str, int]) -> int:
 
 
 def constrained_sizes(explorer: Explorer, symbol: str) -> None:
-    """A symbol that no set has moved yet: alone, in steps that keep divisibility or squares, together with axes of equal size, or as a sum or multiple."""
+    """A symbol that no set has moved yet: alone, in steps that keep divisibility or squares, with axes of equal size, or as a sum or multiple."""
     base = explorer.sizes
     n = base[symbol]
     root = math.isqrt(n)

@@ -1,0 +1,91 @@
+"""Input sets with NaN and infinity, and whether what a file does with them counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autofix.classes import nonfinite_leaf, odd_places, zero_beside
+from autofix.values import fresh_leaf
+
+if TYPE_CHECKING:
+    from autofix.inputs import Candidate, Explorer
+
+NAN_OPERATORS_NAMES = (
+    "isnan isinf isfinite nan_to_num heaviside xlogy nansum nanmean nanmedian max min maximum minimum fmax fmin clamp clamp_min clamp_max amax "
+    "amin aminmax argmax argmin sort argsort sign atan2 grid_sampler_2d gt lt ge le eq ne where masked_fill hardtanh logaddexp cummax cummin "
+    "bucketize searchsorted special_xlog1py relu"
+)
+NAN_OPERATORS = frozenset(NAN_OPERATORS_NAMES.split())
+"""Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
+SPREADERS_NAMES = (
+    "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm "
+    "cumsum cumprod prod softmax _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru "
+    "rnn_tanh dot mv addmv scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _fft_r2c _fft_c2c _fft_c2r index_add "
+    "scatter_add max_pool2d_with_indices avg_pool2d"
+)
+SPREADERS = frozenset(SPREADERS_NAMES.split())
+"""Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
+
+
+def nonfinite_sets(explorer: Explorer) -> None:
+    """NaN and infinity at a few places of one float leaf at a time, where eager takes them."""
+    floats = [p for p in explorer.plans if p.is_float and p.example.numel()]
+    if explorer.big or not floats:
+        return
+    for plan in floats[:4]:
+        count = plan.example.numel()
+        name = "NaN and infinity" + (f" in {plan.name}" if len(floats) > 1 else "")
+        partners = any(p is not plan and p.example.numel() == count for p in floats)
+        for beside in (False, True) if partners else (False,):
+            places = odd_places(count, explorer.rng)
+            leaves = []
+            for p in explorer.plans:
+                value = fresh_leaf(p, explorer.sizes, "usual", explorer.rng)
+                value = nonfinite_leaf(value, places) if p is plan else zero_beside(value, places, count) if beside else value
+                leaves.append((p.name, value))
+            one = explorer.attempt(name + (" against zeros" if beside else ""), "nonfinite", leaves)
+            if one is not None:
+                one.must = True
+                one.advisory = not nan_matters(explorer, one)
+
+
+def nan_matters(explorer: Explorer, one: Candidate) -> bool:
+    """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
+
+    def is_real(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+    given = any(is_real(v) and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in [*s.args, *s.kwargs.values()])
+    found = [given]
+    shapes = {tuple(v.shape) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
+
+    class Spread(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """Follows the tensors that hold the input's own NaN, each in the place of one element."""
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.single: dict[int, Any] = {}
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = str(func).split(".")[1].rstrip("_")
+            tensors = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if is_real(v)]
+            # the input itself is known by its shape and its NaN: forward gets a copy
+            odd = [v for v in tensors if (id(v) in self.single or tuple(v.shape) in shapes) and v.numel() and not bool(torch.isfinite(v).all())]
+            if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
+                found[0] = True
+            out = func(*args, **(kwargs or {}))
+            if odd and name not in SPREADERS:
+                for value in out if isinstance(out, (list, tuple)) else (out,):
+                    if is_real(value):
+                        self.single[id(value)] = value
+            return out
+
+    try:
+        with Spread():
+            explorer.eager.call(one.leaves)
+    except Exception:
+        return found[0]
+    return found[0]

@@ -1,0 +1,215 @@
+"""Intermediate values of PyTorch, in order and with their source lines, and their pairing with values of a file, by value."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from autofix.case import Case
+    from autofix.reference import ReferenceSet
+
+CLOSE = 3e-5
+"""Relative error (largest difference over largest value) below which two values are the same."""
+
+
+@dataclass
+class EagerValue:
+    """One result of an eager operator."""
+
+    operator: str
+    file: str
+    line: int
+    array: Any
+    sources: list[int] = field(default_factory=list)
+
+
+def relative_error(got: Any, want: Any) -> float:
+    """Largest difference over the largest value; inf where NaN, infinities, shapes or integers do not agree."""
+    if got.size != want.size:
+        return float("inf")
+    a, b = got.reshape(-1), want.reshape(-1)
+    if a.size == 0:
+        return 0.0
+    if a.dtype.kind not in "fV" and b.dtype.kind not in "fV":
+        return 0.0 if np.array_equal(a, b) else float("inf")
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    odd = ~np.isfinite(b)
+    if odd.any():
+        if not np.array_equal(a[odd], b[odd], equal_nan=True) or not np.isfinite(a[~odd]).all():
+            return float("inf")
+        a, b = a[~odd], b[~odd]
+        if a.size == 0:
+            return 0.0
+    if not np.isfinite(a).all():
+        return float("inf")
+    scale = float(np.abs(b).max())
+    gap = float(np.abs(a - b).max())
+    return gap / scale if scale else (0.0 if gap == 0 else float("inf"))
+
+
+def inner_values(name: str, args: Any, kwargs: Any) -> list[Any]:
+    """The values inside an operator that exporters write as several nodes, as they usually write it."""
+    import torch
+
+    try:
+        if name.startswith(("aten.addmm.", "aten.baddbmm.")):
+            return [torch.matmul(args[1], args[2])]
+        if name.startswith("aten.linear.") and len(args) > 2:
+            return [torch.matmul(args[0], args[1].t())]
+        if name.startswith("aten.silu."):
+            return [torch.sigmoid(args[0])]
+        if name.startswith("aten.gelu.") and kwargs.get("approximate", "none") == "none":
+            scaled = args[0] / 2**0.5
+            bent = torch.erf(scaled)
+            return [scaled, bent, bent + 1, 0.5 * (bent + 1), args[0] * (bent + 1), 0.5 * args[0]]
+        if name.startswith(("aten._softmax.", "aten.softmax.")):
+            powers = torch.exp(args[0] - args[0].amax(args[1], keepdim=True))
+            return [args[0] - args[0].amax(args[1], keepdim=True), powers, powers.sum(args[1], keepdim=True)]
+        if "scaled_dot_product" in name and not (args[3:] and isinstance(args[3], torch.Tensor)) and not kwargs.get("is_causal"):
+            root = (args[0].shape[-1] ** -0.5) ** 0.5
+            logits = (args[0] * root) @ (args[1] * root).transpose(-2, -1)
+            return [args[0] * root, (args[1] * root).transpose(-2, -1), args[1].transpose(-2, -1) * root, logits, torch.softmax(logits, -1)]
+        if name.startswith(("aten.var.", "aten.std.")):
+            axes = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else None
+            off = args[0] - (args[0].mean(axes, keepdim=True) if axes else args[0].mean())
+            return [
+                args[0].mean(axes, keepdim=True) if axes else args[0].mean(),
+                off,
+                off * off,
+                (off * off).mean(axes) if axes else (off * off).mean(),
+            ]
+    except Exception:
+        return []
+    return []
+
+
+def record_values(run: Callable[[], None], files: frozenset[str], place: Callable[[], tuple[str, int]] | None = None) -> list[EagerValue]:
+    """What every aten operator gives while run() runs, in order, with the values that it reads; place() tells the source line."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from autofix.compare import as_array
+    from autofix.coverage import real_path, source_frames
+
+    found: list[EagerValue] = []
+    known: dict[int, tuple[Any, int]] = {}
+
+    class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """Keeps a copy of every dense real result."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            inputs = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(v, torch.Tensor)]
+            out = func(*args, **(kwargs or {}))
+            if place is not None:
+                where = place()
+            else:
+                library, user = source_frames(sys._getframe(1), files)
+                frame = user or library
+                where = (real_path(frame.f_code.co_filename), frame.f_lineno or 0) if frame else ("", 0)
+            for value in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(value, torch.Tensor) and not value.is_complex() and value.layout == torch.strided and not value.is_quantized:
+                    sources = [known[id(v)][1] for v in inputs if id(v) in known and known[id(v)][0] is v]
+                    found.append(EagerValue(str(func), *where, as_array(value).copy(), sources))
+                    known[id(value)] = (value, len(found) - 1)
+            first = found[-1].sources if found else []
+            for part in inner_values(str(func), args, kwargs or {}):
+                found.append(EagerValue(str(func), *where, as_array(part).copy(), first))
+            return out
+
+    with torch.no_grad(), Record():  # type: ignore[no-untyped-call]
+        run()
+    return found
+
+
+def eager_values(case: Case, one: ReferenceSet) -> list[EagerValue]:
+    """The values of the untouched model on this set."""
+    from autofix.eager import Eager
+
+    eager = Eager(case)
+    model = eager.fresh()
+    for name, value in one.state_before.items():
+        model.get_buffer(name).copy_(value)
+    import torch
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the fast paths of attention hide what happens inside
+    try:
+        return record_values(lambda: (eager.call(one.leaves, model), None)[1], frozenset(case.sources))
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def program_values(program: Any, one: ReferenceSet, files: frozenset[str]) -> tuple[list[EagerValue], list[Any]]:
+    """(the values of a captured program on this set, its outputs); source lines are those that capture noted."""
+    import torch
+
+    module = program.module()
+    count = sum(1 for node in module.graph.nodes if node.op == "placeholder")
+    tensors = [v if isinstance(v, torch.Tensor) else torch.tensor(v) for _, v in one.leaves] + list(one.state_before.values())
+    if count != len(tensors):
+        tensors = [v for _, v in one.leaves if isinstance(v, torch.Tensor)] + list(one.state_before.values())
+    current: list[Any] = [None]
+    outputs: list[Any] = []
+
+    class Walk(torch.fx.Interpreter):
+        """Knows which node runs."""
+
+        def run_node(self, n: Any) -> Any:
+            current[0] = n
+            return super().run_node(n)
+
+    def place() -> tuple[str, int]:
+        frames = re.findall(r'File "([^"]+)", line (\d+)', (current[0].meta.get("stack_trace") or "") if current[0] is not None else "")
+        own = [f for f in frames if real_path(f[0]) in files]
+        return (own or frames)[-1][0] if frames else "", int((own or frames)[-1][1]) if frames else 0
+
+    from autofix.coverage import real_path
+
+    def run() -> None:
+        result = Walk(module).run(*[t.detach().clone() for t in tensors])
+        outputs.extend(torch.utils._pytree.tree_leaves(result))
+
+    return record_values(run, files, place), outputs
+
+
+def merge_copies(values: list[EagerValue]) -> None:
+    """Let sources name the original where a value is a copy or a view of another: copies count as one."""
+    original: list[int] = []
+    for i, value in enumerate(values):
+        value.sources = [original[s] for s in value.sources]
+        same = (s for s in value.sources if values[s].array.size == value.array.size and relative_error(value.array, values[s].array) <= CLOSE)
+        original.append(next(same, i))
+
+
+class Pairing:
+    """Finds, for a value of the file, the eager value that equals it (same elements in the same order; shapes may differ)."""
+
+    def __init__(self, values: list[EagerValue]) -> None:
+        self.values = values
+        self.by_size: dict[int, list[int]] = {}
+        for i, value in enumerate(values):
+            self.by_size.setdefault(value.array.size, []).append(i)
+        self.sums = [self.fingerprint(v.array) for v in values]
+
+    @staticmethod
+    def fingerprint(array: Any) -> float:
+        """The mean absolute value of what is finite."""
+        if array.size == 0:
+            return 0.0
+        flat = array.reshape(-1).astype(np.float64)
+        finite = flat[np.isfinite(flat)]
+        return float(np.abs(finite).mean()) if finite.size else 0.0
+
+    def partner(self, array: Any) -> int | None:
+        """The first equal eager value's index, or None."""
+        mark = self.fingerprint(array)
+        for i in self.by_size.get(array.size, []):
+            if abs(self.sums[i] - mark) <= 1e-3 * max(abs(mark), 1e-30) and relative_error(array, self.values[i].array) <= CLOSE:
+                return i
+        return None
