@@ -17,9 +17,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 
+LEAST_SIZE = 0
+"""The smallest size that a number made from values or sizes is taken to have where it is a size."""
+
+
 def real(number: Any) -> Any:
-    """A size as a float64 tensor while exporting; anything else as it is."""
-    return torch.scalar_tensor(number, dtype=torch.float64) if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
+    """A size, or a float that is computed with sizes, as a float64 tensor while exporting; anything else as it is.
+
+    A float must be a tensor too: the exporter writes Python floats in single precision.
+    """
+    if isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return torch.scalar_tensor(number, dtype=torch.float64)
+    return torch.tensor(number, dtype=torch.float64) if type(number) is float and is_tracing() else number
 
 
 def whole(number: Any, signed: bool = False) -> Any:
@@ -31,7 +40,7 @@ def whole(number: Any, signed: bool = False) -> Any:
     value = number if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.float64)
     value = value.reshape(()).to(torch.int64).item()
     if not signed:
-        torch._check(value >= 0)
+        torch._check(value >= LEAST_SIZE)
     return value
 
 
@@ -149,3 +158,67 @@ def padded_parts(parts: Any, batch_first: bool = False, padding_value: float = 0
         torch._check(room >= 0)
         rows.append(torch.cat([p, p.new_full([room, *p.shape[1:]], padding_value)], 0).narrow(0, 0, longest))
     return torch.stack(rows, 0 if batch_first else 1)
+
+
+def slice_ends(index: slice, size: Any) -> tuple[Any, Any]:
+    """(start, length) of a slice whose ends may be known only at run time, as Python takes it: negative ends count from the back."""
+    ends = []
+    for end, default in ((index.start, 0), (index.stop, size)):
+        if end is None:
+            ends.append(torch.scalar_tensor(default, dtype=torch.int64))
+        elif type(end) is int:
+            ends.append(torch.scalar_tensor(end if end >= 0 else size + end, dtype=torch.int64))
+        else:
+            value = end.reshape(()).to(torch.int64) if isinstance(end, torch.Tensor) else torch.scalar_tensor(end, dtype=torch.int64)
+            ends.append(torch.where(value < 0, value + size, value))
+    limit = torch.scalar_tensor(size, dtype=torch.int64)
+    start = torch.minimum(ends[0].clamp(min=0), limit)
+    length = torch.minimum(ends[1].clamp(min=0), limit) - start
+    return start, length.clamp(min=0)
+
+
+def cut(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
+    """tensor[index], where the ends of slices may be known only at run time; a view."""
+    if not is_tracing() or not any(isinstance(e, (torch.SymInt, torch.Tensor)) for i in index if isinstance(i, slice) for e in (i.start, i.stop)):
+        return tensor[index if len(index) > 1 else index[0]]
+    items = list(index)
+    if Ellipsis in items:
+        at, used = items.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in items)
+        items[at : at + 1] = [slice(None)] * (tensor.dim() - used)
+    if not all(i is None or isinstance(i, (int, slice, torch.SymInt)) for i in items) or any(isinstance(i, slice) and i.step not in (None, 1) for i in items):
+        return tensor[index]
+    dim = 0
+    for item in items:
+        if item is None:
+            tensor = tensor.unsqueeze(dim)
+        elif not isinstance(item, slice):
+            tensor = tensor.select(dim, item)
+            continue
+        elif any(isinstance(e, (torch.SymInt, torch.Tensor)) for e in (item.start, item.stop)):
+            size = tensor.shape[dim]
+            first, count = slice_ends(item, size)
+            length = count.item()
+            torch._check(length >= LEAST_SIZE)
+            torch._check(length <= size)
+            start: Any = 0
+            if isinstance(item.start, (torch.Tensor, torch.SymInt)) or item.start:
+                start = first.item()
+                torch._check(start >= 0)
+                torch._check(start + length <= size)
+            tensor = tensor.narrow(dim, start, length)
+        elif item != slice(None):
+            tensor = torch.ops.aten.slice.Tensor(tensor, dim, item.start, item.stop, 1)
+        dim += 1
+    return tensor
+
+
+def put(tensor: torch.Tensor, value: Any, *index: Any) -> None:
+    """tensor[index] = value, where the ends of slices may be known only at run time."""
+    if not is_tracing() or not any(isinstance(e, (torch.SymInt, torch.Tensor)) for i in index if isinstance(i, slice) for e in (i.start, i.stop)):
+        tensor[index if len(index) > 1 else index[0]] = value
+        return
+    view = cut(tensor, *index)
+    if isinstance(value, torch.Tensor):
+        view.copy_(value)
+    else:
+        view.fill_(value)

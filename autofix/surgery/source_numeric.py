@@ -71,7 +71,9 @@ class NumberRewriter(cst.CSTTransformer):
             return node.with_changes(expression=self.real(node.expression))
         if isinstance(node, cst.Call):
             return node
-        if self._depends(node):
+        exact = isinstance(node, cst.Float) and float(node.value) * 1024 % 1 == 0  # no rounding in single precision
+        constant = (isinstance(node, cst.Float) and not exact) or (isinstance(node, (cst.Attribute, cst.Subscript)) and root_name(node) == "self")
+        if self._depends(node) or constant:
             return call("real", node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node)
         return node
 
@@ -164,11 +166,50 @@ class NumberRewriter(cst.CSTTransformer):
             return call("index_of", node)
         return node
 
-    def leave_Slice(self, original_node: cst.Slice, updated_node: cst.Slice) -> cst.Slice:
-        lower, upper = updated_node.lower, updated_node.upper
-        return updated_node.with_changes(
-            lower=self.index(lower) if lower is not None else None, upper=self.index(upper) if upper is not None else None
-        )
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        """A slice whose ends come from values."""
+        arguments = self.slices(original_node, updated_node)
+        return updated_node if arguments is None else call("cut", updated_node.value, *arguments)
+
+    def slices(self, original: cst.Subscript, updated: cst.Subscript) -> list[cst.BaseExpression] | None:
+        """The parts of an index as arguments, where an end of a slice comes from a value."""
+        if not any(isinstance(e.slice, cst.Slice) and self._open(e.slice) for e in original.slice):
+            return None
+        out: list[cst.BaseExpression] = []
+        for e in updated.slice:
+            if isinstance(e.slice, cst.Slice):
+                ends = [end if end is not None else cst.Name("None") for end in (e.slice.lower, e.slice.upper)]
+                step = [e.slice.step] if e.slice.step is not None else []
+                whole_slice = e.slice.lower is None and e.slice.upper is None and not step
+                out.append(call("slice", *([cst.Name("None")] if whole_slice else [*ends, *step])))
+            else:
+                assert isinstance(e.slice, cst.Index)
+                out.append(e.slice.value)
+        self.changed = True
+        return out
+
+    def _open(self, node: cst.Slice) -> bool:
+        ends = [e for e in (node.lower, node.upper) if e is not None]
+        return any(self._value(e) or any(isinstance(n, cst.Name) and n.value in self.zero_d for n in (e, *e.children)) for e in ends)
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> Any:
+        target = original_node.targets[0].target
+        if len(original_node.targets) == 1 and isinstance(target, cst.Subscript) and isinstance(updated_node.targets[0].target, cst.Call):
+            made = updated_node.targets[0].target
+            if code_of(made.func) == "cut":
+                receiver, *rest = made.args
+                return cst.Expr(cst.Call(cst.Name("put"), [receiver, cst.Arg(updated_node.value), *rest]))
+        return updated_node
+
+    def leave_AugAssign(self, original_node: cst.AugAssign, updated_node: cst.AugAssign) -> Any:
+        """cut() gives a view, so that an in-place operator works on it once it has a name."""
+        target = updated_node.target
+        if isinstance(target, cst.Call) and code_of(target.func) == "cut":
+            method = {"AddAssign": "add_", "SubtractAssign": "sub_", "MultiplyAssign": "mul_", "DivideAssign": "div_"}.get(type(updated_node.operator).__name__)
+            if method is None:
+                return original_node
+            return cst.Expr(cst.Call(cst.Attribute(target, cst.Name(method)), [cst.Arg(updated_node.value)]))
+        return updated_node
 
     def leave_SimpleStatementLine(self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine) -> Any:
         only = original_node.body[0]
