@@ -22,8 +22,14 @@ SAME_OPERATOR = {
 """Composite operators, and prims, by the operator that eager mode runs."""
 
 
+OVERLOAD_MATTERS = ("aten.view.dtype",)
+"""Overloads that are another operator than the rest of their name."""
+
+
 def operator_key(name: str) -> str:
     """The name that an operator shares with its variants: "aten._linalg_solve_ex.default", "linalg_solve" and "prims.linalg_solve.default" have one key."""
+    if name in OVERLOAD_MATTERS:
+        return name
     parts = name.split(".")
     bare = parts[1] if len(parts) > 1 else parts[0]
     bare = bare.strip("_").removesuffix("_ex").removesuffix("_forward")
