@@ -7,11 +7,15 @@ A model that changes buffers is also run as a chain (`Eager.chain`), one call af
 from __future__ import annotations
 
 import copy
+import signal
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -160,11 +164,46 @@ class DoubleMode(TorchFunctionMode):
         return func(*map(wider, args), **{k: wider(v) for k, v in (kwargs or {}).items()})
 
 
+def forget_compiled_code() -> None:
+    """Drop what torch.compile has kept: operators that compile themselves fail for good after a failure under a mode."""
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raises TimeoutError in Python code that runs longer (a loop that some generated input never ends); None: no limit."""
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(signum: int, frame: Any) -> None:
+        raise TimeoutError(f"forward took more than {seconds:.1f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def under_mode() -> bool:
+    """Whether a torch function or dispatch mode is active."""
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    return bool(_get_current_function_mode_stack() or _get_current_dispatch_mode_stack())  # type: ignore[no-untyped-call]
+
+
 class Eager:
     """The model of a Case; see the module's docstring. Leaves are [(dotted name, tensor or number)] in forward's order."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, trying: Path | None = None, skip: frozenset[str] = frozenset()) -> None:
         self.case = case
+        self.trying, self.skip = trying, skip
+        self.limit: float | None = None  # seconds that one call on a generated set may take
         self.model = case.build()
         self.template = ordered_call(self.model.forward, case.given)
         self.example: Leaves = input_leaves(self.model.forward, *self.template)
@@ -208,8 +247,15 @@ class Eager:
         args, kwargs = self.arguments(leaves, template)
         self.calls += 1
         start = time.perf_counter()
-        with torch.no_grad():
-            result = model(*args, **kwargs)
+        with torch.no_grad(), time_limit(self.limit):
+            try:
+                result = model(*args, **kwargs)
+            except Exception as error:
+                if not type(error).__module__.startswith("torch._dynamo") or under_mode():
+                    raise
+                forget_compiled_code()
+                args, kwargs = self.arguments(leaves, template)
+                result = model(*args, **kwargs)
         seconds = time.perf_counter() - start
         self.seconds_spent += seconds
         taken = tuple(n for n, _ in leaves)

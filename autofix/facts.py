@@ -14,7 +14,7 @@ from autofix.eager import Eager, EagerCall
 
 def watch_given(eager: Eager) -> Watch:
     """One call of the example under a Watch; an empty Watch where the model does not bear it."""
-    from autofix.reference import forget_compiled_code
+    from autofix.eager import forget_compiled_code
 
     files = frozenset(eager.case.sources)
     watch = Watch(files, margins=True)

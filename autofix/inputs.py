@@ -111,6 +111,11 @@ class Explorer:
         """Run a candidate under a Watch; None (and listed, unless quiet) where eager refuses it. Adds what it covers."""
         if self.spent:
             return None
+        if name in self.eager.skip:
+            self.dropped.append({"set": name, "why": "eager itself hangs or crashes the process"})
+            return None
+        if self.eager.trying is not None:
+            self.eager.trying.write_text(name)
         self.runs_left -= 1
         watch = Watch(self.files, trace=not self.big or bool(self.files), margins=margins)
         self.last_watch, self.last_error = watch, ""
@@ -120,7 +125,7 @@ class Explorer:
         except Exception as error:
             self.last_error = one_line(error, 160)
             if self.unwatchable:
-                from autofix.reference import forget_compiled_code
+                from autofix.eager import forget_compiled_code
 
                 forget_compiled_code()
             if not quiet:
@@ -223,7 +228,9 @@ def number_sets(explorer: Explorer) -> None:
         if isinstance(now, bool):
             choices: list[Any] = [not now]
         elif isinstance(now, int):
-            choices = [c for c in dict.fromkeys([now + 1, now - 1, 1, 2 * now, now + 2, 0]) if c != now and (c >= 0 or now < 0)]
+            choices = [
+                c for c in dict.fromkeys([now + 1, *([0] if single else []), now - 1, 1, 2 * now, now + 2, 0]) if c != now and (c >= 0 or now < 0)
+            ]
         else:
             choices = [now * 2.0, now * 0.5, 0.0, 1.0] if now else [1.0, 0.5]
         accepted = 0

@@ -60,7 +60,11 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
 
     given = any(is_real(v) and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in [*s.args, *s.kwargs.values()])
     found = [given]
-    shapes = {tuple(v.shape) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
+    marks = [torch.isfinite(v) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())]
+
+    def is_input(value: Any) -> bool:
+        """Forward gets a copy of the input, which is known by the places of its NaN."""
+        return any(m.shape == value.shape and torch.equal(m, torch.isfinite(value)) for m in marks)
 
     class Spread(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Follows the tensors that hold the input's own NaN, each in the place of one element."""
@@ -72,8 +76,7 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = str(func).split(".")[1].rstrip("_")
             tensors = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if is_real(v)]
-            # the input itself is known by its shape and its NaN: forward gets a copy
-            odd = [v for v in tensors if (id(v) in self.single or tuple(v.shape) in shapes) and v.numel() and not bool(torch.isfinite(v).all())]
+            odd = [v for v in tensors if v.numel() and not bool(torch.isfinite(v).all()) and (id(v) in self.single or is_input(v))]
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
             out = func(*args, **(kwargs or {}))

@@ -82,8 +82,9 @@ def load_reference(folder: str) -> Reference:
     return Reference([ReferenceSet(**one) for one in [*data["sets"], *extra]], data["facts"])
 
 
-def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:
-    """See the module's docstring."""
+def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """See the module's docstring. The set being generated is noted in folder/trying.txt; those named in `skip` are left out: eager
+    crashed or hung on them before."""
     import torch
 
     torch.set_num_threads(1)
@@ -92,11 +93,14 @@ def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:
     from autofix.inputs import generate_sets
 
     start = time.perf_counter()
-    eager = Eager(case)
+    os.makedirs(folder, exist_ok=True)
+    trying = Path(folder) / "trying.txt"
+    eager = Eager(case, trying=trying, skip=skip)
     first, log = first_calls(eager)
     watch = watch_given(eager)
     facts = collect_facts(eager, first, log, watch)
     sets = own_sets(eager, first, facts, log)
+    eager.limit = max(3.0, 30 * first.seconds)
     kept, dropped, notes = generate_sets(eager, first, watch, facts)
     facts["notes"] = notes
     facts["dropped_sets"] = dropped
@@ -104,6 +108,7 @@ def make_reference(case: Case, target: Target, folder: str) -> dict[str, Any]:
     seen64 = 0
     chain = eager.fresh() if eager.mutated_buffers else None
     for candidate in kept:
+        trying.write_text(candidate.name)
         one, why = candidate_set(eager, candidate, facts, chain, anchor=not big or (seen64 < 1 and bool(candidate.sizes)), big=big)
         if one is None:
             dropped.append({"set": candidate.name, "why": why})
@@ -159,6 +164,8 @@ def first_calls(eager: Eager) -> tuple[EagerCall, Any]:
     except (Exception, SystemExit) as error:
         if not log.operators:
             raise forward_raised(error, eager.case, "the given inputs") from error
+        from autofix.eager import forget_compiled_code
+
         forget_compiled_code()
         second = eager.call(eager.example)  # the log itself disturbs the model
     first.seconds = min(first.seconds, second.seconds)  # the first call may have compiled something
@@ -174,14 +181,6 @@ def first_calls(eager: Eager) -> tuple[EagerCall, Any]:
                     return again, log
             raise not_deterministic(eager.case, log)
     return first, log
-
-
-def forget_compiled_code() -> None:
-    """Drop what torch.compile has kept: operators that compile themselves fail for good after a failure under a mode."""
-    import sys
-
-    if "torch._dynamo" in sys.modules:
-        sys.modules["torch._dynamo"].reset()
 
 
 def forward_raised(error: BaseException, case: Case, on: str) -> CaseError:

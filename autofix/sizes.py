@@ -39,14 +39,12 @@ def size_sets(explorer: Explorer) -> None:
         for symbol in symbols:
             plans.append((f"{symbol}=1", {symbol: 1}, False))
             plans.append((f"{symbol}={2 * base[symbol] + 1}", {symbol: 2 * base[symbol] + 1}, False))
-    moved: set[str] = set()
     for name, sizes, must in plans:
         one = try_sizes(explorer, name, {**base, **sizes})
         if one is not None:
             one.must = must and bool(one.sizes)
-            moved |= set(one.sizes)
     for symbol in symbols:
-        if symbol not in moved or not any(symbol in c.sizes and c.must for c in explorer.candidates):
+        if not any(c.sizes.get(symbol, 0) > 1 and c.must for c in explorer.candidates):
             constrained_sizes(explorer, symbol)
     if not explorer.big:
         threshold_sizes(explorer)
@@ -183,5 +181,5 @@ def empty_sizes(explorer: Explorer) -> None:
         if NEVER_EMPTY.fullmatch(symbol) or (recurrent and not leads):
             continue
         one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
-        if one is not None:
+        if one is not None and one.sizes.get(symbol) == 0:  # else integers have tied it to another size
             one.must, one.advisory = True, not leads

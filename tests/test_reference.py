@@ -1,0 +1,196 @@
+"""The reference: outputs, float64, state, determinism, facts; errors with the person's own line."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from autofix.case import CaseSpec, load_case
+from autofix.errors import CaseError
+from autofix.reference import Reference, load_reference, make_reference
+from autofix.target import Target
+
+
+def reference_of(tmp_path: Path, text: str) -> Reference:
+    file = tmp_path / f"r_{abs(hash(text)) % 10**8}.py"
+    file.write_text(textwrap.dedent(text))
+    make_reference(load_case(CaseSpec(str(file))), Target(), str(tmp_path))
+    return load_reference(str(tmp_path))
+
+
+STATE = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("unchanged", torch.ones(3))
+    def forward(self, x):
+        self.total += x.sum(0)
+        return self.total * self.unchanged
+def get_inputs():
+    return [torch.ones(2, 3)]
+def get_more_inputs():
+    return [[torch.ones(2, 3)], [torch.ones(2, 3) * 2]]
+"""
+
+
+def test_buffers_that_forward_changes_make_the_own_sets_one_chain(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, STATE)
+    assert reference.facts["mutated_buffers"] == ["total"]
+    given, first, second = reference.sets[:3]
+    assert given.outputs[0][1].tolist() == [2, 2, 2] and first.outputs[0][1].tolist() == [4, 4, 4] and second.outputs[0][1].tolist() == [8, 8, 8]
+    assert given.state_before["total"].tolist() == [0, 0, 0]
+    for one in reference.sets:
+        change = one.state_after["total"] - one.state_before["total"]
+        torch.testing.assert_close(change, dict(one.leaves)["x"].sum(0), rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+def test_hidden_state_does_not_leak_between_sets(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+            self.emb = nn.Embedding(5, 2, max_norm=0.5)
+        def forward(self, ids):
+            self.calls += 1
+            return self.emb(ids) * self.calls
+    def get_inputs():
+        return [torch.tensor([1, 2])]
+    """
+    reference = reference_of(tmp_path, text)
+    assert reference.facts["mutated_attributes"] == ["calls"] and reference.facts["mutated_parameters"] == ["emb.weight"]
+    assert all(float(s.outputs[0][1].norm(dim=-1).max()) < 0.51 for s in reference.sets)
+
+
+def test_inputs_changed_in_place_are_copies(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+    def get_inputs():
+        return [torch.ones(2)]
+    """
+    given = reference_of(tmp_path, text).sets[0]
+    assert given.args[0].tolist() == [1, 1] and given.outputs[0][1].tolist() == [2, 2]
+
+
+FACTS = """
+import torch
+from torch import nn
+class Part(nn.Module):
+    def forward(self, x):
+        if x.max() > 0:
+            return x.softmax(-1)
+        return x
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.part = Part()
+    def forward(self, x, n: int):
+        count = int(x.shape[0]) + n
+        return {"first": self.part(self.fc(x)), "second": x.sum().item(), "third": count}
+def get_inputs():
+    return [torch.randn(2, 4), 3]
+dynamic_shapes = {"x": {0: "batch"}}
+"""
+
+
+def test_facts(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, FACTS)
+    facts = reference.facts
+    assert facts["parameters"] == ["x", "n"]
+    assert facts["inputs"][0] == {"name": "x", "dtype": "float32", "shape": [2, 4], "axes": {"0": "batch"}, "kind": "tensor"}
+    assert facts["inputs"][1]["kind"] == "int"
+    assert [o["name"] for o in facts["outputs"]] == ["first", "second", "third"]
+    assert facts["modules"]["Part"] == ["part"] and facts["modules"]["Linear"] == ["fc"]
+    file, first, last = facts["module_files"]["part"]
+    assert Path(file).name.startswith("r_") and (first, last) == (4, 8)
+    line = next(v for k, v in facts["operators"].items() if "softmax" in k)
+    assert line.endswith(":7")
+    kinds = {(s["line"], s["kind"]) for s in facts["sites"]}
+    assert {(6, "bool"), (16, "item")} <= kinds
+    site = next(s for s in facts["sites"] if s["kind"] == "bool")
+    assert site["function"] == "forward" and site["locals"]["x"] == "tensor:float32:2" and site["user_line"] == 6
+    assert facts["eager_seconds"] > 0 and facts["input_sets"][0]["origin"] == "given"
+    assert reference.sets[0].outputs64 is not None and reference.sets[0].outputs64[0].dtype == torch.float64
+
+
+def test_float64_runs_through_named_float32(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+        def forward(self, x, i):
+            return self.fc(x) + i.float().unsqueeze(-1) + torch.zeros(2, dtype=torch.float32)
+    def get_inputs():
+        return [torch.randn(3, 4), torch.tensor([1, 2, 3])]
+    """
+    reference = reference_of(tmp_path, text)
+    assert reference.facts["float64"] == "yes" and reference.sets[0].outputs64[0].dtype == torch.float64
+
+
+def test_reduced_precision_on_purpose_gets_a_noise_floor(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.fc(x)
+            return y.float()
+    def get_inputs():
+        return [torch.randn(3, 4)]
+    """
+    reference = reference_of(tmp_path, text)
+    assert reference.sets[0].outputs64 is None and reference.sets[0].noise is not None
+    assert reference.facts["low_precision"] == ["bfloat16"]
+
+
+def raising(body: str) -> str:
+    return f"""
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        def forward(self, x):
+            {body}
+    def get_inputs():
+        return [torch.ones(3)]
+    """
+
+
+def test_a_forward_that_raises_names_the_line(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"r_\d+\.py:6: forward raises on the given inputs: RuntimeError") as caught:
+        reference_of(tmp_path, raising("return x @ torch.ones(4)"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_random_model_names_the_operator(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r":6: the model is not deterministic: aten\.rand"):
+        reference_of(tmp_path, raising("return x + torch.rand(3)"))
+
+
+def test_a_seeded_model_is_deterministic(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, raising("torch.manual_seed(1); return x + torch.rand(3)"))
+    assert any("rand" in k for k in reference.facts["random_operators"])
+
+
+def test_a_model_without_outputs(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="returns no tensor"):
+        reference_of(tmp_path, raising("return None"))
