@@ -271,7 +271,7 @@ class Eager:
         args, kwargs = rebuild_value(list(self.template[0]), rest), rebuild_value(dict(self.template[1]), rest)
         self.calls += 1
         try:
-            with warnings.catch_warnings(), torch.enable_grad(), watch:
+            with warnings.catch_warnings(), torch.enable_grad(), time_limit(self.limit), watch:
                 warnings.simplefilter("ignore")
                 self.ready()(*args, **kwargs)
         except Exception:

@@ -273,7 +273,7 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
     if op == "reference":
         from autofix.reference import make_reference
 
-        return {"facts": make_reference(worker.case, worker.target, str(folder))}
+        return {"facts": make_reference(worker.case, worker.target, str(folder), frozenset(request.get("skip", ())))}
     if op == "attempt":
         from autofix.attempt import attempt
         from autofix.loader import check_recipe, load_strategies
