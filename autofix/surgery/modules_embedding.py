@@ -24,26 +24,36 @@ def embedding_any(
     sparse: bool = False,
 ) -> Tensor:
     """For torch.nn.functional.embedding; the weight stays as it is, and the other options only matter for gradients."""
-    rows = weight[input]
+    rows = torch.embedding(weight, input)
     return rows if max_norm is None else renormed_rows(rows, max_norm, norm_type)
 
 
 def bag_of_each(offsets: Tensor, count: Any) -> Tensor:
-    """Number of the bag that each of `count` positions lies in; bags begin at `offsets` (not decreasing)."""
-    return (torch.arange(count)[:, None] >= offsets[None]).sum(1) - 1
+    """Number of the bag that each of `count` positions lies in; bags begin at `offsets`, of which several may be equal."""
+    begun = torch.zeros(count + 1, dtype=torch.int64).scatter_add(0, offsets.long(), torch.ones_like(offsets, dtype=torch.int64))
+    return begun[:-1].cumsum(0) - 1
 
 
-def embedding_bags(rows: Tensor, bag: Tensor, bags: Any, counts_in: Tensor, mode: str) -> Tensor:
-    """Sum, mean or maximum of rows [n, width] by bag; rows with False in `counts_in` are left out, an empty bag gives zeros."""
-    width = rows.shape[1]
-    place = bag[:, None].expand(-1, width)
-    number = torch.zeros(bags, dtype=rows.dtype).scatter_add(0, bag, counts_in.to(rows.dtype))[:, None]
-    if mode == "max":
-        low = torch.full((bags, width), float("-inf"), dtype=rows.dtype)
-        best = low.scatter_reduce(0, place, torch.where(counts_in[:, None], rows, float("-inf")), "amax")
-        return torch.where(number > 0, best, torch.zeros_like(best))
-    total = torch.zeros(bags, width, dtype=rows.dtype).scatter_add(0, place, torch.where(counts_in[:, None], rows, torch.zeros_like(rows)))
-    return total / number.clamp(min=1) if mode == "mean" else total
+def sum_by_bag(rows: Tensor, bag: Tensor, bags: Any) -> Tensor:
+    """The sum of rows [n, width] by bag."""
+    zeros = torch.zeros(bags, rows.shape[1], dtype=rows.dtype)
+    if torch._C._get_tracing_state() is not None:  # the TorchScript exporter loses repeated indices of index_put
+        return zeros.scatter_add(0, bag[:, None].expand(-1, rows.shape[1]), rows)
+    return zeros.index_put((bag,), rows, accumulate=True)  # whole rows at a time: one ScatterND
+
+
+def embedding_bags(rows: Tensor, bag: Tensor, bags: Any, kept: Tensor | None, mode: str) -> Tensor:
+    """Sum, mean or maximum of rows [n, width] by bag; rows with False in `kept` are left out, an empty bag gives zeros."""
+    if mode == "sum":
+        return sum_by_bag(rows if kept is None else torch.where(kept[:, None], rows, torch.zeros_like(rows)), bag, bags)
+    counted = torch.ones_like(bag) if kept is None else kept.long()
+    number = torch.zeros(bags, dtype=torch.int64).scatter_add(0, bag, counted)[:, None]
+    if mode == "mean":
+        return embedding_bags(rows, bag, bags, kept, "sum") / number.clamp(min=1).to(rows.dtype)
+    low = torch.full((bags, rows.shape[1]), float("-inf"), dtype=rows.dtype)
+    seen = rows if kept is None else rows.masked_fill(~kept[:, None], float("-inf"))
+    best = low.scatter_reduce(0, bag[:, None].expand(-1, rows.shape[1]), seen, "amax")
+    return torch.where(number > 0, best, torch.zeros_like(best))
 
 
 def embedding_bag_any(
@@ -62,20 +72,21 @@ def embedding_bag_any(
     """For torch.nn.functional.embedding_bag."""
     if not weight.is_floating_point():  # the older order of arguments: weight first
         input, weight = weight, input
-    rows = weight[input]
+    rows = torch.embedding(weight, input)
     if max_norm is not None:
         rows = renormed_rows(rows, max_norm, norm_type)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[..., None]
-    counts = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx % weight.shape[0]
-    if input.dim() == 2:
-        kept = counts[..., None]
-        number = counts.sum(1, keepdim=True).to(rows.dtype)
-        if mode == "max":
-            best = rows.masked_fill(~kept, float("-inf")).amax(1)
-            return torch.where(number > 0, best, torch.zeros_like(best))
-        total = torch.where(kept, rows, torch.zeros_like(rows)).sum(1)
-        return total / number.clamp(min=1) if mode == "mean" else total
-    assert offsets is not None
-    starts = offsets[:-1] if include_last_offset else offsets
-    return embedding_bags(rows, bag_of_each(starts, input.shape[0]), starts.shape[0], counts, mode)
+    kept = None if padding_idx is None else input != padding_idx % weight.shape[0]
+    if input.dim() == 1:
+        assert offsets is not None
+        starts = offsets[:-1] if include_last_offset else offsets
+        return embedding_bags(rows, bag_of_each(starts, input.shape[0]), starts.shape[0], kept, mode)
+    if kept is None:
+        return rows.amax(1) if mode == "max" else rows.mean(1) if mode == "mean" else rows.sum(1)
+    number = kept.sum(1, keepdim=True).to(rows.dtype)
+    if mode == "max":
+        best = rows.masked_fill(~kept[..., None], float("-inf")).amax(1)
+        return torch.where(number > 0, best, torch.zeros_like(best))
+    total = torch.where(kept[..., None], rows, torch.zeros_like(rows)).sum(1)
+    return total / number.clamp(min=1) if mode == "mean" else total
