@@ -22,6 +22,8 @@ from autofix.trial import Diagnosis, Trial
 
 LATENCY_SYMPTOM = "too-slow"
 """Examples of this symptom are not timed: the baseline must pass parity, and so must the fix."""
+TRIED = 3
+"""Where an Example does not say which fix cures it, one of the first few that are proposed must."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,19 @@ def check_example(strategy: Strategy, example: Example, registry: Registry, fold
             if not chosen:
                 wanted = f" with {example.fix}" if example.fix else ""
                 raise CheckFailed(f"no fix{wanted} is proposed for {baseline.diagnosis}; proposed: {', '.join(map(str, proposed)) or 'nothing'}")
-            if not target.allows(strategy.effect_of(chosen[0])):
-                raise CheckFailed(f"the example's target must allow the effect {strategy.effect_of(chosen[0]).value}")
-            repaired = attempt(search.extended(recipe, chosen[0], strategy), raw=True)
-            if not repaired.ok:
-                raise CheckFailed(f"{repaired.recipe} does not repair it: {told(repaired, logs)}")
-            if not search.concede(repaired).ok:
-                raise CheckFailed(f"{repaired.recipe} passes, yet bakes in a value: {'; '.join(repaired.effect_evidence)}")
+            problems = []
+            for fix in chosen[:TRIED]:
+                if not target.allows(strategy.effect_of(fix)):
+                    problems.append(f"the example's target must allow the effect {strategy.effect_of(fix).value}")
+                    continue
+                repaired = attempt(search.extended(recipe, fix, strategy), raw=True)
+                if not repaired.ok:
+                    problems.append(f"{repaired.recipe} does not repair it: {told(repaired, logs)}")
+                elif not search.concede(repaired).ok:
+                    problems.append(f"{repaired.recipe} passes, yet bakes in a value: {'; '.join(repaired.effect_evidence)}")
+                else:
+                    return
+            raise CheckFailed("\n".join(problems))
 
 
 def as_shown(baseline: Trial, example: Example, logs: dict[str, Path]) -> Trial:

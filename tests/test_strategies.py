@@ -2,7 +2,7 @@
 
 import pytest
 
-from autofix.testing import checks_of, registry_for, run_check, warm_up
+from autofix.testing import CheckFailed, checks_of, registry_for, run_check, warm_up
 
 REGISTRY = registry_for()
 CHECKS = [check for strategy in REGISTRY.values() for check in checks_of(strategy)]
@@ -16,4 +16,7 @@ def warm():
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 def test_example(check, warm):
-    run_check(check, REGISTRY)
+    try:
+        run_check(check, REGISTRY)
+    except CheckFailed as error:
+        pytest.fail(str(error), pytrace=False)
