@@ -23,7 +23,9 @@ from autofix.trial import Diagnosis, Stage, Trial, Verdict
 LARGE_FILE = 1_800_000_000
 """Bytes above which weights go to model.onnx.data; protobuf's own limit is 2 GiB."""
 
-SIZE_SYMPTOMS = frozenset({"axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-values"})
+SIZE_SYMPTOMS = frozenset(
+    {"axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-values"}
+)
 """Symptoms whose cause is likely a size or a number that capture pinned down."""
 
 
@@ -108,7 +110,9 @@ def rewrite(piece: Workpiece) -> Any:
     if source_fixes:
         texts = apply_source_fixes(source_fixes, piece.registry, names)
         piece.files.update(install_rewritten(texts, piece.folder))
-        (piece.folder / "sources.json").write_text(json.dumps({f: {"module": m.__name__, "old": old, "new": new} for f, (m, old, new) in texts.items()}))
+        (piece.folder / "sources.json").write_text(
+            json.dumps({f: {"module": m.__name__, "old": old, "new": new} for f, (m, old, new) in texts.items()})
+        )
     for apply, params in piece.fixes(Level.MODULE):
         piece.model = apply(piece.model, **params)
     plan = CapturePlan()
@@ -170,7 +174,11 @@ def check(piece: Workpiece, proto: Any, path: Path) -> None:
     version = opset_of(proto)
     if not piece.target.min_opset <= version <= piece.target.max_opset:
         wanted = str(piece.target.max_opset if version > piece.target.max_opset else piece.target.min_opset)
-        facts = {"message": f"the exporter wrote opset {version}, wanted {piece.target.min_opset} to {piece.target.max_opset}", "has": str(version), "needs": wanted}
+        facts = {
+            "message": f"the exporter wrote opset {version}, wanted {piece.target.min_opset} to {piece.target.max_opset}",
+            "has": str(version),
+            "needs": wanted,
+        }
         raise StageFailed(Verdict.FAIL, Diagnosis("opset-not-reached", Stage.CHECK, facts | {"capture": piece.config.capture}))
     expected_in = [i["name"] for i in piece.reference.facts["inputs"]] + ["buffers." + b for b in piece.config.lift_buffers]
     if piece.config.numbers == "baked":
@@ -205,7 +213,12 @@ def describe_signature(piece: Workpiece, session: Any) -> dict[str, Any]:
     def row(value: Any) -> dict[str, Any]:
         dtype = value.type.removeprefix("tensor(").removesuffix(")")
         source = value.name.removesuffix(".after") if value.name.startswith("buffers.") else value.name
-        return {"name": value.name, "source": source, "dtype": {"float": "float32", "double": "float64"}.get(dtype, dtype), "shape": list(value.shape)}
+        return {
+            "name": value.name,
+            "source": source,
+            "dtype": {"float": "float32", "double": "float64"}.get(dtype, dtype),
+            "shape": list(value.shape),
+        }
 
     return {"inputs": [row(v) for v in session.get_inputs()], "outputs": [row(v) for v in session.get_outputs()]}
 
@@ -319,5 +332,6 @@ def wanted_probes(piece: Workpiece) -> tuple[dict[str, Any], ...]:
     axes = {parameter_name(name): named for name, named in piece.case.axes.items()}
     found = unseen_sizes(piece.watch, axes, known)
     return tuple(
-        {"sizes": sizes, "file": piece.files.get(site.file, site.file), "line": site.line, "code": site.code, "expression": site.expression} for sizes, site in found
+        {"sizes": sizes, "file": piece.files.get(site.file, site.file), "line": site.line, "code": site.code, "expression": site.expression}
+        for sizes, site in found
     )

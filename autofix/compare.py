@@ -150,7 +150,7 @@ def check_floats(exp: Any, out: Any, other: Any, noise: Any, rtol: float | None,
                 close = far <= 4 * float(own.max()) + slack
                 cap = max(low, LOOSEST[1]) + max(rel, LOOSEST[0]) * size
                 # beyond the cap only where PyTorch itself is off by as much, on a value of about that size
-                near = far <= 4 * own_error_of_size(own, size) + slack
+                near = far <= 4 * own_error_of_size(own, size) + 64 * EPSILON[name] * size
                 if (close | ~wrong).all() and (~wrong | (diff <= cap)).all():
                     return comparison_passed("float64", **numbers)
                 if (near | ~wrong).all() and float(own.max()) > float(np.min(bound[wrong])) / 4:

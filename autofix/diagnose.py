@@ -11,20 +11,68 @@ from autofix.trial import Diagnosis, Stage
 PATTERNS: tuple[tuple[str, frozenset[Stage], str], ...] = tuple(
     (symptom, frozenset(stages), pattern)
     for symptom, stages, pattern in (
-        ("axis-specialized", (Stage.CAPTURE,), r"[Cc]onstraints violated|specialized it to be a constant|was inferred to be a constant|marked .* as dynamic but"),
+        (
+            "axis-specialized",
+            (Stage.CAPTURE,),
+            r"[Cc]onstraints violated|specialized it to be a constant|was inferred to be a constant|marked .* as dynamic but",
+        ),
         ("axis-specialized", (Stage.CAPTURE,), r"Received user-specified .*dim|conflicting (?:ranges|constraints)|Failed to resolve .* dimension"),
         ("data-dependent-branch", (Stage.CAPTURE,), r"Could not guard on data-dependent expression (?:Eq|Ne)\(u\d+, (?:1|0)\).*unhinted.*\bbool\b"),
-        ("data-dependent-size", (Stage.CAPTURE, Stage.CONVERT), r"Could not (?:guard on|extract specialized integer from) data-dependent expression|data-dependent (?:operator|symbolic)|GuardOnDataDependentSymNode|DataDependentOutputException|DynamicOutputShapeException|could not extract specialized integer"),
-        ("data-dependent-branch", (Stage.CAPTURE,), r"Dynamic control flow is not supported|[Dd]ata-dependent branching|data-dependent jump|Data-dependent assertion|dynamic control flow"),
-        ("opset-too-low", (Stage.CONVERT,), r"ONNX opset version (?P<has>\d+) is not supported.*?opset version (?P<needs>\d+)|Support for this operator was added in version (?P<needs2>\d+)|operator '(?P<operator>[\w:.]+)' to ONNX opset version (?P<has2>\d+) is not supported. Support .* version (?P<needs3>\d+)"),
-        ("unsupported-operator", (Stage.CONVERT,), r"No (?:ONNX function found|decompositions registered) for <OpOverload\(op='(?P<operator>[\w:.]+)', overload='(?P<overload>\w+)'\)>|No ONNX function found for (?P<operator2>[\w:.]+)|Exporting the operator '(?P<operator3>[\w:.]+)' to ONNX opset version \d+ is not supported|Unsupported: ONNX export of operator (?P<operator4>[\w:. ]+)|ONNX export (?:failed on|of operator) (?P<operator5>[\w:]+)|No (?:decomposition|Opset).* for (?P<operator6>(?:aten|prims)[\w:.]+)"),
-        ("unsupported-operator", (Stage.CONVERT,), r"Error when translating node .*?target ?= ?(?P<operator>[\w.]+)|FX Node: %?\w+ ?.*?call_function\[target=torch\.ops\.(?P<operator2>[\w.]+)\]"),
-        ("unsupported-operator", (Stage.CAPTURE, Stage.CONVERT), r"There was no fake impl registered for (?P<operator>[\w:.]+)|Unsupported FakeTensor.*operator (?P<operator2>[\w:.]+)|(?P<operator3>aten[.:]+[\w.]+).*(?:not implemented for|has no) .*[Mm]eta|Could not run '(?P<operator4>[\w:.]+)' with arguments from the '(?:Meta|SparseMeta|NestedTensorMeta|QuantizedMeta)"),
-        ("unsupported-input", (Stage.CAPTURE, Stage.CONVERT), r"Only (?:tuples, lists and Variables|tensors).*inputs|Unsupported input type|unsupported input type|Found the following unsupported inputs|Type '.*' is not supported as (?:an )?input"),
-        ("unsupported-output", (Stage.CAPTURE, Stage.CONVERT), r"It looks like one of the outputs with type|Only tuples, lists and Variables are supported as JIT (?:inputs/)?outputs|[Uu]nsupported output type|output .* is not a (?:Tensor|tensor)"),
-        ("unsupported-python", (Stage.CAPTURE,), r"torch\._dynamo|torch\.jit\.frontend|jit\.script|TorchScript|Python builtin|NotSupportedError|UnsupportedNodeError|[Cc]an't (?:call|convert|use)|numpy\(\)|not scriptable|Cannot call numpy|Expected a value of type|has no attribute|Unknown type name|Arguments for call are not valid|requires_grad|mutat"),
-        ("invalid-graph", (Stage.CHECK, Stage.RUN), r"Type Error: |INVALID_GRAPH|ShapeInferenceError|TypeInferenceError|ValidationError|This is an invalid model|INVALID_ARGUMENT|Type '(?P<dtype>tensor\(\w+\))' of input parameter"),
-        ("no-kernel", (Stage.CHECK, Stage.RUN), r"NOT_IMPLEMENTED.*?(?:implementation for|kernel for|operator) (?P<op_type>\w+)|Could not find an implementation for (?P<op_type2>\w+)\((?P<version>\d+)\) node with name '(?P<node>[^']*)'"),
+        (
+            "data-dependent-size",
+            (Stage.CAPTURE, Stage.CONVERT),
+            r"Could not (?:guard on|extract specialized integer from) data-dependent expression|data-dependent (?:operator|symbolic)|GuardOnDataDependentSymNode|DataDependentOutputException|DynamicOutputShapeException|could not extract specialized integer",
+        ),
+        (
+            "data-dependent-branch",
+            (Stage.CAPTURE,),
+            r"Dynamic control flow is not supported|[Dd]ata-dependent branching|data-dependent jump|Data-dependent assertion|dynamic control flow",
+        ),
+        (
+            "opset-too-low",
+            (Stage.CONVERT,),
+            r"ONNX opset version (?P<has>\d+) is not supported.*?opset version (?P<needs>\d+)|Support for this operator was added in version (?P<needs2>\d+)|operator '(?P<operator>[\w:.]+)' to ONNX opset version (?P<has2>\d+) is not supported. Support .* version (?P<needs3>\d+)",
+        ),
+        (
+            "unsupported-operator",
+            (Stage.CONVERT,),
+            r"No (?:ONNX function found|decompositions registered) for <OpOverload\(op='(?P<operator>[\w:.]+)', overload='(?P<overload>\w+)'\)>|No ONNX function found for (?P<operator2>[\w:.]+)|Exporting the operator '(?P<operator3>[\w:.]+)' to ONNX opset version \d+ is not supported|Unsupported: ONNX export of operator (?P<operator4>[\w:. ]+)|ONNX export (?:failed on|of operator) (?P<operator5>[\w:]+)|No (?:decomposition|Opset).* for (?P<operator6>(?:aten|prims)[\w:.]+)",
+        ),
+        (
+            "unsupported-operator",
+            (Stage.CONVERT,),
+            r"Error when translating node .*?target ?= ?(?P<operator>[\w.]+)|FX Node: %?\w+ ?.*?call_function\[target=torch\.ops\.(?P<operator2>[\w.]+)\]",
+        ),
+        (
+            "unsupported-operator",
+            (Stage.CAPTURE, Stage.CONVERT),
+            r"There was no fake impl registered for (?P<operator>[\w:.]+)|Unsupported FakeTensor.*operator (?P<operator2>[\w:.]+)|(?P<operator3>aten[.:]+[\w.]+).*(?:not implemented for|has no) .*[Mm]eta|Could not run '(?P<operator4>[\w:.]+)' with arguments from the '(?:Meta|SparseMeta|NestedTensorMeta|QuantizedMeta)",
+        ),
+        (
+            "unsupported-input",
+            (Stage.CAPTURE, Stage.CONVERT),
+            r"Only (?:tuples, lists and Variables|tensors).*inputs|Unsupported input type|unsupported input type|Found the following unsupported inputs|Type '.*' is not supported as (?:an )?input",
+        ),
+        (
+            "unsupported-output",
+            (Stage.CAPTURE, Stage.CONVERT),
+            r"It looks like one of the outputs with type|Only tuples, lists and Variables are supported as JIT (?:inputs/)?outputs|[Uu]nsupported output type|output .* is not a (?:Tensor|tensor)",
+        ),
+        (
+            "unsupported-python",
+            (Stage.CAPTURE,),
+            r"torch\._dynamo|torch\.jit\.frontend|jit\.script|TorchScript|Python builtin|NotSupportedError|UnsupportedNodeError|[Cc]an't (?:call|convert|use)|numpy\(\)|not scriptable|Cannot call numpy|Expected a value of type|has no attribute|Unknown type name|Arguments for call are not valid|requires_grad|mutat",
+        ),
+        (
+            "invalid-graph",
+            (Stage.CHECK, Stage.RUN),
+            r"Type Error: |INVALID_GRAPH|ShapeInferenceError|TypeInferenceError|ValidationError|This is an invalid model|INVALID_ARGUMENT|Type '(?P<dtype>tensor\(\w+\))' of input parameter",
+        ),
+        (
+            "no-kernel",
+            (Stage.CHECK, Stage.RUN),
+            r"NOT_IMPLEMENTED.*?(?:implementation for|kernel for|operator) (?P<op_type>\w+)|Could not find an implementation for (?P<op_type2>\w+)\((?P<version>\d+)\) node with name '(?P<node>[^']*)'",
+        ),
     )
 )
 """(symptom, stages at which it counts, regular expression whose named groups become facts)."""

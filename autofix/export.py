@@ -52,7 +52,7 @@ def export_dims(leaves: list[Any], sources: list[str], axes: dict[str, dict[int,
     for leaf, source in zip(leaves, sources, strict=True):
         if isinstance(leaf, torch.Tensor):
             named = axes.get(source, {})
-            dims.append({a: hint for a in named} or None)
+            dims.append(dict.fromkeys(named, hint) or None)
         else:
             dims.append(hint if isinstance(leaf, int) and not isinstance(leaf, bool) else None)
     return tuple(dims)
@@ -89,7 +89,9 @@ def capture_surroundings(plan: CapturePlan, dynamic: bool) -> Iterator[None]:
         yield
 
 
-def capture_program(model: Any, leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], config: ExportConfig, plan: CapturePlan) -> Any:
+def capture_program(
+    model: Any, leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], config: ExportConfig, plan: CapturePlan
+) -> Any:
     """torch.export of a model with flat parameters; raises what torch.export raises (the first error of two)."""
     dims = export_dims(leaves, sources, axes, config.axes)
     args = tuple(leaves)
@@ -198,7 +200,16 @@ def compile_scripted_wrapper(scripted: Any, source: str) -> Any:
     return holder.eval()
 
 
-def export_torchscript(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict[str, dict[int, str]], outputs: list[str], config: ExportConfig, plan: CapturePlan, flat: bool) -> tuple[Any, list[str]]:
+def export_torchscript(
+    model: Any,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    axes: dict[str, dict[int, str]],
+    outputs: list[str],
+    config: ExportConfig,
+    plan: CapturePlan,
+    flat: bool,
+) -> tuple[Any, list[str]]:
     """Trace, script or mixed capture and the TorchScript exporter: (onnx.ModelProto, what the tracer warned of)."""
     import io
 
@@ -224,7 +235,9 @@ def export_torchscript(model: Any, args: list[Any], kwargs: dict[str, Any], axes
             torch.onnx.register_custom_op_symbolic(opname, symbolic, config.opset or DEFAULT_OPSET[config.capture])
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        stack.enter_context(capture_surroundings(CapturePlan(overrides={} if config.capture == "script" else plan.overrides, contexts=plan.contexts), False))
+        stack.enter_context(
+            capture_surroundings(CapturePlan(overrides={} if config.capture == "script" else plan.overrides, contexts=plan.contexts), False)
+        )
         torch.onnx.export(
             target,
             tuple(tensors),
@@ -260,7 +273,17 @@ def guards_an_error(filename: str, line: int) -> bool:
     return False
 
 
-def export_model(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict[str, dict[int, str]], outputs: list[str], config: ExportConfig, plan: CapturePlan, flat: bool, captured: Callable[[Any], None] | None = None) -> tuple[Any, list[str]]:
+def export_model(
+    model: Any,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    axes: dict[str, dict[int, str]],
+    outputs: list[str],
+    config: ExportConfig,
+    plan: CapturePlan,
+    flat: bool,
+    captured: Callable[[Any], None] | None = None,
+) -> tuple[Any, list[str]]:
     """Capture and convert: (onnx.ModelProto with the contract's input and output names, tracer warnings).
 
     args, kwargs: the example call. axes: dynamic axes by leaf name. outputs: output names. flat: whether forward already
@@ -271,7 +294,9 @@ def export_model(model: Any, args: list[Any], kwargs: dict[str, Any], axes: dict
     if config.capture in ("trace", "script", "mixed"):
         proto, baked = export_torchscript(model, args, kwargs, axes, outputs, config, plan, flat)
         names = [n for n, _ in input_leaves(model.forward, args, kwargs)] if not isinstance(model, FlatModel) else []
-        return finish_names(proto, names + ["buffers." + b for b in config.lift_buffers], outputs, axes, input_types(model, args, kwargs, config)), baked
+        return finish_names(
+            proto, names + ["buffers." + b for b in config.lift_buffers], outputs, axes, input_types(model, args, kwargs, config)
+        ), baked
     leaves = input_leaves(model.forward, args, kwargs)
     sources = [n for n, _ in leaves]
     values = [v if config.numbers == "baked" else number_as_leaf(v) for _, v in leaves]

@@ -87,6 +87,14 @@ def measure_files(model: Any, reference: Any, folders: list[Path], target: Targe
         ms = times[str(i)]
         q1, median, q3 = quartiles(ms)
         s1, speedup, s3 = quartiles([e / max(o, 1e-9) for e, o in zip(times["eager"], ms, strict=True)])
-        files.append({k: round(v, 4) for k, v in {"ort_ms": median, "q1_ms": q1, "q3_ms": q3, "speedup": speedup, "speedup_q1": s1, "speedup_q3": s3}.items()})
+        files.append(
+            {k: round(v, 4) for k, v in {"ort_ms": median, "q1_ms": q1, "q3_ms": q3, "speedup": speedup, "speedup_q1": s1, "speedup_q3": s3}.items()}
+        )
     control = statistics.median([a / max(b, 1e-9) for a, b in zip(times["0"], times["control"], strict=True)])
-    return {"eager_ms": round(statistics.median(times["eager"]), 4), "control": round(control, 3), "rounds": len(times["eager"]), "threads": target.threads, "files": files}
+    return {
+        "eager_ms": round(statistics.median(times["eager"]), 4),
+        "control": round(control, 3),
+        "rounds": len(times["eager"]),
+        "threads": target.threads,
+        "files": files,
+    }

@@ -25,7 +25,11 @@ def import_model_file(path: str, seed: int = 0) -> Any:
     """The module of the file at `path`, seeded before import and registered in sys.modules (strict capture needs that)."""
     path = os.path.abspath(path)
     stem = os.path.splitext(os.path.basename(path))[0]
-    name = stem if stem.isidentifier() and stem not in sys.modules and importlib.util.find_spec(stem) is None else f"model_file_{zlib.crc32(path.encode())}"
+    name = (
+        stem
+        if stem.isidentifier() and stem not in sys.modules and importlib.util.find_spec(stem) is None
+        else f"model_file_{zlib.crc32(path.encode())}"
+    )
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -237,16 +237,10 @@ def expected_of(node: Any, values: dict[str, Any], eager: list[EagerValue], read
     reach = set(read)
     candidates = []
     for i, value in enumerate(eager):
-        if not value.sources:
-            continue
         if any(s in reach for s in value.sources):
-            if i in matched:
-                if any(np.shares_memory(value.array, eager[s].array) for s in value.sources):
-                    reach.add(i)
-                same = any(value.array.size == eager[s].array.size and relative_error(value.array, eager[s].array) <= CLOSE for s in value.sources)
-                if same:
-                    reach.add(i)
-            else:
+            if value.is_copy:
+                reach.add(i)
+            elif i not in matched:
                 candidates.append(value)
     out = values.get(node.output[0]) if node.output else None
     for value in candidates:

@@ -27,6 +27,7 @@ class EagerValue:
     line: int
     array: Any
     sources: list[int] = field(default_factory=list)
+    is_copy: bool = False
 
 
 def relative_error(got: Any, want: Any) -> float:
@@ -185,6 +186,7 @@ def merge_copies(values: list[EagerValue]) -> None:
         value.sources = [original[s] for s in value.sources]
         same = (s for s in value.sources if values[s].array.size == value.array.size and relative_error(value.array, values[s].array) <= CLOSE)
         original.append(next(same, i))
+        value.is_copy = original[i] != i
 
 
 class Pairing:

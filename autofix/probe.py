@@ -46,7 +46,9 @@ def add_sets(case: Case, folder: Path, wanted: list[dict[str, int]]) -> list[Any
     return made
 
 
-def probe_file(case: Case, reference_folder: Path, trial_folder: Path, signature: dict[str, Any], wanted: list[dict[str, int]], target: Target) -> dict[str, Any]:
+def probe_file(
+    case: Case, reference_folder: Path, trial_folder: Path, signature: dict[str, Any], wanted: list[dict[str, int]], target: Target
+) -> dict[str, Any]:
     """Parity of a trial's model.onnx on new sets at these sizes: {"rows", "symptom", "facts"}."""
     from autofix.reference import Reference, load_reference
     from autofix.session import SessionSettings, open_session

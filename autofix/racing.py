@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess
-from autofix.search import PLAIN_TRIAL_SECONDS, Candidate, Repair, Reporter, Search
-from autofix.strategy import Strategy
+from autofix.search import Repair, Reporter, Search
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
@@ -81,20 +81,12 @@ def improve(process: CaseProcess, found: Repair, search: Search, seconds: float,
     assert found.winner is not None
     base = slow(found.winner, found.target)
     entrants: list[Trial] = []
-    proposals = search.proposals(base)
-    diagnosis = base.diagnosis
-    assert diagnosis is not None
-
-    def rank(strategy: Strategy) -> float:
-        chance = search.ranker.probability(strategy.name, diagnosis, found.case_id, "", strategy.prior)
-        return chance / search.ranker.seconds(strategy.name, PLAIN_TRIAL_SECONDS + strategy.cost)
-
-    for fix, strategy in sorted(proposals, key=lambda p: -rank(p[1])):
-        recipe = search.extended(found.winner.recipe, fix, strategy)
-        if search.out_of_budget() or recipe.id in search.seen:
+    candidates = [Candidate(search.extended(found.winner.recipe, fix, strategy), base, fix, strategy) for fix, strategy in search.proposals(base)]
+    for candidate in sorted(candidates, key=search.frontier.rank, reverse=True):
+        if search.out_of_budget() or candidate.recipe.id in search.frontier.seen:
             continue
-        search.seen.add(recipe.id)
-        search.begin(Candidate(0.0, next(search.order), recipe, base, fix))
+        search.frontier.seen.add(candidate.recipe.id)
+        search.begin(candidate)
         trial = search.finish(expand=False)
         if trial.ok:
             entrants.append(trial)

@@ -83,10 +83,10 @@ def operator_of(diagnosis: Diagnosis) -> str:
 
 
 def capture_of(recipe: Recipe) -> str:
-    """The capture mode that a recipe ends with: the last that a config fix names, else that of its start."""
+    """The capture mode that a recipe ends with: the last that a config fix names (by parameter or as `capture_MODE`), else that of its start."""
     capture = recipe.start.capture
     for fix in recipe.at(Level.CONFIG):
-        named = fix.params.get("capture")
+        named = fix.params.get("capture") or fix.strategy.removeprefix("capture_")
         if named in CAPTURES:
             capture = str(named)
     return capture

@@ -11,11 +11,12 @@ from typing import Any
 
 from autofix.case import CaseSpec
 from autofix.env import environment
+from autofix.frontier import Priors, Ranker
 from autofix.ids import content_id, text_id
 from autofix.isolate import CaseProcess, Limits, default_memory_mb
 from autofix.loader import Registry, check_recipe, load_strategies
 from autofix.recipe import Recipe
-from autofix.search import NOTHING_LEFT, Budget, Priors, Ranker, Repair, Reporter, Search, Silent
+from autofix.search import NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Verdict

@@ -1,14 +1,10 @@
 """The loop: attempt, diagnose, propose, rank, retry, until every target passes or nothing is left.
 
-Best-first over recipes. A candidate's rank is how far its parent came x the probability that its fix cures the parent's
-symptom / the expected seconds: the index rule for independent tries with costs (Simon and Kadane 1975). What has just
-failed lowers the probability of its like at once.
+Best-first over recipes, by the index rule for independent tries with costs (Simon and Kadane 1975); see frontier.py.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,17 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autofix.diagnose import no_progress
+from autofix.frontier import Candidate, Frontier, Priors, Ranker
 from autofix.isolate import CaseProcess
 from autofix.probe import size_name
+from autofix.ranking import gain_of
 from autofix.recipe import Fix, Recipe
 from autofix.strategy import Evidence, Strategy
 from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 DEAD_ENDS = frozenset({"nothing-to-do", "apply-error"})
-PLAIN_TRIAL_SECONDS = 2.0
 NOTHING_LEFT = "no strategy has anything left to propose"
-FIRST_OF_ALL = 1e9
 """Rank of the stock export: after what the cache knows, before whatever a failure suggests."""
 
 
@@ -64,28 +60,6 @@ class Silent:
         """Nothing."""
 
 
-class Ranker(Protocol):
-    """Probabilities and costs, from the cache where there is one (ranking.py)."""
-
-    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
-        """That a fix of this strategy cures this diagnosis."""
-
-    def seconds(self, strategy: str, default: float) -> float:
-        """Expected seconds of a trial with this strategy."""
-
-
-class Priors:
-    """The strategies' own priors, unlearned."""
-
-    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
-        """The prior."""
-        return prior
-
-    def seconds(self, strategy: str, default: float) -> float:
-        """The default."""
-        return default
-
-
 @dataclass
 class Repair:
     """What a search yields."""
@@ -113,17 +87,6 @@ class Repair:
         return self.winner or max(self.trials, key=lambda t: (t.stage, -len(t.recipe.fixes)), default=None)
 
 
-@dataclass(order=True)
-class Candidate:
-    """A recipe to try; `rank` negated, so that the heap gives the best first."""
-
-    rank: float
-    order: int
-    recipe: Recipe = field(compare=False)
-    parent: Trial | None = field(compare=False, default=None)
-    added: Fix | None = field(compare=False, default=None)
-
-
 class Search:
     """One search for one case. `run` does it all; the attributes hold the state for whoever must stop early (Ctrl-C)."""
 
@@ -142,10 +105,7 @@ class Search:
         self.process, self.registry, self.target, self.budget = process, registry, target, budget
         self.ranker, self.reporter, self.first, self.jobs = ranker, reporter, list(first), jobs
         self.repair = Repair(process.case_id, facts, target)
-        self.heap: list[Candidate] = []
-        self.order = itertools.count()
-        self.seen: set[str] = set()
-        self.failures: dict[tuple[str, str], int] = {}
+        self.frontier = Frontier(self.ranker, process.case_id)
         self.by_id: dict[str, Trial] = {}
         self.running: dict[int, Candidate] = {}
         self.started = time.monotonic()
@@ -158,17 +118,10 @@ class Search:
             return f"the budget of {self.budget.seconds:.0f} s is used up"
         return ""
 
-    def push(self, recipe: Recipe, rank: float, parent: Trial | None = None, added: Fix | None = None) -> None:
-        """Put a recipe on the heap unless it was there before."""
-        if recipe.id not in self.seen:
-            self.seen.add(recipe.id)
-            heapq.heappush(self.heap, Candidate(-rank, next(self.order), recipe, parent, added))
-
     def run(self) -> Repair:
         """Search, minimise, then see to latency; returns the repair."""
-        for recipe in self.first:
-            self.push(recipe, float("inf"))
-        self.push(Recipe(), FIRST_OF_ALL)
+        for recipe in [*self.first, Recipe()]:
+            self.frontier.add(Candidate(recipe))
         winner = self.until(lambda t: t.ok)
         if winner is not None:
             self.repair.winner = winner
@@ -182,11 +135,11 @@ class Search:
         return self.repair
 
     def until(self, done: Callable[[Trial], bool]) -> Trial | None:
-        """Try candidates, best first, until one is good; None when the heap is empty or the budget spent."""
-        while self.heap or self.running:
+        """Try candidates, best first, until one is good; None when none is left or the budget spent."""
+        while self.frontier or self.running:
             reason = self.out_of_budget()
-            while self.heap and not reason and len(self.running) < self.jobs:
-                self.begin(heapq.heappop(self.heap))
+            while self.frontier and not reason and len(self.running) < self.jobs:
+                self.begin(self.frontier.pop())
                 reason = self.out_of_budget()
             if not self.running:
                 self.repair.stopped = reason
@@ -205,7 +158,7 @@ class Search:
         self.reporter.trial_started(len(self.repair.trials) + len(self.running), candidate.recipe)
 
     def finish(self, expand: bool = True) -> Trial:
-        """Wait for a trial, judge it, and put what it suggests on the heap."""
+        """Wait for a trial, judge it, and add what it suggests to the frontier."""
         number, ended, answer, folder = self.process.collect()
         candidate = self.running.pop(number)
         trial = self.process.finish_attempt(candidate.recipe, ended, answer, folder)
@@ -217,9 +170,9 @@ class Search:
         self.reporter.trial_finished(len(self.repair.trials), trial)
         parent = candidate.parent.diagnosis if candidate.parent else None
         stuck = no_progress(parent, trial.diagnosis)
-        if candidate.added and parent and (stuck or not trial.ok):
-            key = (candidate.added.strategy, parent.symptom)
-            self.failures[key] = self.failures.get(key, 0) + 1
+        if candidate.strategy is not None and parent is not None:
+            gain = 0.0 if stuck else gain_of(trial, candidate.parent)
+            self.ranker.observe(candidate.strategy.name, parent, self.repair.case_id, candidate.capture, gain, trial.seconds)
         if expand and not trial.ok and not stuck:
             self.expand(trial)
         return trial
@@ -311,13 +264,8 @@ class Search:
         if trial.diagnosis.symptom in DEAD_ENDS:
             return
         capture = self.config_of(trial.recipe).capture
-        progress = (trial.stage + 1) / (Stage.DONE + 1)
         for place, (fix, strategy) in enumerate(self.proposals(trial)):
-            chance = self.ranker.probability(strategy.name, trial.diagnosis, self.repair.case_id, capture, strategy.prior)
-            chance *= 0.5 ** self.failures.get((strategy.name, trial.diagnosis.symptom), 0)
-            seconds = self.ranker.seconds(strategy.name, PLAIN_TRIAL_SECONDS + strategy.cost)
-            rank = progress * chance / seconds * 0.9 ** len(trial.recipe.fixes)
-            self.push(self.extended(trial.recipe, fix, strategy), rank - place * 1e-9, trial, fix)
+            self.frontier.add(Candidate(self.extended(trial.recipe, fix, strategy), trial, fix, strategy, capture, place))
 
     def extended(self, recipe: Recipe, fix: Fix, strategy: Strategy) -> Recipe:
         """A recipe with one more fix; fixes of the same exclusive group give way."""
@@ -339,8 +287,8 @@ class Search:
             known = self.by_id.get(smaller.id)
             if known is not None or self.out_of_budget():
                 continue
-            self.seen.add(smaller.id)
-            self.begin(Candidate(0.0, next(self.order), smaller, self.repair.winner, None))
+            self.frontier.seen.add(smaller.id)
+            self.begin(Candidate(smaller, self.repair.winner))
             trial = self.finish(expand=False)
             if trial.ok:
                 self.repair.winner = trial

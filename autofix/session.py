@@ -43,7 +43,9 @@ def open_session(path: str, settings: SessionSettings = SessionSettings(), threa
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, "ORT_ENABLE_" + settings.level if settings.level != "DISABLE_ALL" else "ORT_DISABLE_ALL")
+    options.graph_optimization_level = getattr(
+        ort.GraphOptimizationLevel, "ORT_ENABLE_" + settings.level if settings.level != "DISABLE_ALL" else "ORT_DISABLE_ALL"
+    )
     for name, size in settings.free_dimensions:
         options.add_free_dimension_override_by_name(name, size)
     for key, value in settings.entries:

@@ -63,7 +63,7 @@ def place(diagnosis: Diagnosis, found: Repair) -> str:
         operator = diagnosis.facts.get("operator") or diagnosis.facts.get("op_type", "")
         return f" ({operator})" if operator else ""
     name, line = diagnosis.facts["file"], int(diagnosis.facts["line"])
-    text = source_line(name, line, found.facts.get("sources", {}))
+    text = diagnosis.facts.get("code") or source_line(name, line, found.facts.get("sources", {}))
     return f" at {Path(name).name}:{line}" + (f": `{text}`" if text else "")
 
 

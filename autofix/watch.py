@@ -13,9 +13,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-PLUMBING = ("/torch/fx/", "/torch/_subclasses/", "/torch/_export/", "/torch/_dynamo/", "/torch/utils/", "/torch/_ops.py", "/torch/overrides.py", "/torch/export/")
-PLUMBING += ("/torch/_tensor.py", "/torch/__init__.py", "/torch/_refs/", "/torch/_prims", "/torch/_meta_registrations.py", "/torch/_higher_order_ops/", "/torch/_decomp/")
-PLUMBING += ("/torch/nn/modules/module.py", "/torch/onnx/", "/torch/jit/", "/torch/_compile.py", "/torch/_jit_internal.py", "/torch/_functorch/", "/autofix/", "/contextlib.py")
+PLUMBING = (
+    "/torch/fx/",
+    "/torch/_subclasses/",
+    "/torch/_export/",
+    "/torch/_dynamo/",
+    "/torch/utils/",
+    "/torch/_ops.py",
+    "/torch/overrides.py",
+    "/torch/export/",
+)
+PLUMBING += (
+    "/torch/_tensor.py",
+    "/torch/__init__.py",
+    "/torch/_refs/",
+    "/torch/_prims",
+    "/torch/_meta_registrations.py",
+    "/torch/_higher_order_ops/",
+    "/torch/_decomp/",
+)
+PLUMBING += (
+    "/torch/nn/modules/module.py",
+    "/torch/onnx/",
+    "/torch/jit/",
+    "/torch/_compile.py",
+    "/torch/_jit_internal.py",
+    "/torch/_functorch/",
+    "/autofix/",
+    "/contextlib.py",
+)
 """Parts of file names whose frames say nothing about the model."""
 
 
@@ -56,7 +82,9 @@ def source_axes(shape_env: Any, symbols: Any) -> dict[Any, tuple[str, int]]:
     return found
 
 
-def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6) -> list[tuple[dict[str, int], Site]]:
+def unseen_sizes(
+    watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6
+) -> list[tuple[dict[str, int], Site]]:
     """(sizes {declared symbol: size}, the test) at which a size test of the capture would go the other way than on every known set.
 
     axes: dynamic axes by parameter name. known: the declared symbols' sizes on each verified set, the example's first.
@@ -77,7 +105,15 @@ def unseen_sizes(watch: Watch, axes: Mapping[str, Mapping[int, str]], known: lis
             seen = {outcome(sizes) for sizes in [*known, *(w for w, _ in wanted)]}
             if len(seen) > 1:
                 continue
-            found = next((dict(known[0], **{n: size}) for n in dict.fromkeys(names.values()) for size in PROBED_SIZES if outcome(dict(known[0], **{n: size})) not in seen), None)
+            found = next(
+                (
+                    dict(known[0], **{n: size})
+                    for n in dict.fromkeys(names.values())
+                    for size in PROBED_SIZES
+                    if outcome(dict(known[0], **{n: size})) not in seen
+                ),
+                None,
+            )
         except (TypeError, KeyError, ValueError):
             continue
         if found is not None:
@@ -102,7 +138,14 @@ class Watch:
             return {}
         best = ranked[0]
         pinned = "; ".join(f"{files.get(s.file, s.file)}:{s.line} {s.kind}({s.expression})" for s in ranked[:8])
-        return {"file": files.get(best.file, best.file), "line": str(best.line), "function": best.function, "code": best.code, "expression": best.expression, "pinned": pinned}
+        return {
+            "file": files.get(best.file, best.file),
+            "line": str(best.line),
+            "function": best.function,
+            "code": best.code,
+            "expression": best.expression,
+            "pinned": pinned,
+        }
 
 
 def model_frame(files: Mapping[str, str]) -> tuple[Any, bool]:

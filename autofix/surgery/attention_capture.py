@@ -22,12 +22,17 @@ def attention_overrides() -> dict[Any, Any]:
 def attention_capture() -> Iterator[None]:
     """While active, the name scaled_dot_product_attention means the dense function: the built-in refuses a symbolic is_causal
     before any override is asked."""
+    from torch.nn.modules import transformer
+
     builtin = torch.nn.functional.scaled_dot_product_attention
     holders = [m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get("scaled_dot_product_attention") is builtin]
     for module in holders:
         module.__dict__["scaled_dot_product_attention"] = attention_dense
+    # A mask that is passed is applied; whether it happens to be causal is only a hint, and finding out compares values.
+    hints = {transformer._detect_is_causal_mask: lambda mask, is_causal=None, size=None: False}
     try:
-        yield
+        with swapped_functions(hints):
+            yield
     finally:
         for module in holders:
             module.__dict__["scaled_dot_product_attention"] = builtin

@@ -343,14 +343,7 @@ def complex_var_mean(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
     return real[0] + imaginary[0], RealPair(real[1], imaginary[1])
 
 
-COMPLEX_EACH_PART = (
-    "permute transpose t numpy_T expand unsqueeze squeeze slice select index index_select gather flip roll repeat "
-    "diagonal split split_with_sizes unbind chunk unfold narrow cumsum sum mean nansum tril triu embedding take masked_select as_strided "
-    "permute_copy transpose_copy t_copy expand_copy unsqueeze_copy squeeze_copy slice_copy select_copy diagonal_copy unbind_copy unfold_copy "
-    "split_copy split_with_sizes_copy as_strided_copy reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
-    "replication_pad3d avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d adaptive_avg_pool1d trace diag_embed pixel_shuffle pixel_unshuffle "
-    "repeat_interleave movedim flatten unflatten rot90 im2col col2im index_select_copy tile"
-).split()
+COMPLEX_EACH_PART = ["permute", "transpose", "t", "numpy_T", "expand", "unsqueeze", "squeeze", "slice", "select", "index", "index_select", "gather", "flip", "roll", "repeat", "diagonal", "split", "split_with_sizes", "unbind", "chunk", "unfold", "narrow", "cumsum", "sum", "mean", "nansum", "tril", "triu", "embedding", "take", "masked_select", "as_strided", "permute_copy", "transpose_copy", "t_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "slice_copy", "select_copy", "diagonal_copy", "unbind_copy", "unfold_copy", "split_copy", "split_with_sizes_copy", "as_strided_copy", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "adaptive_avg_pool1d", "trace", "diag_embed", "pixel_shuffle", "pixel_unshuffle", "repeat_interleave", "movedim", "flatten", "unflatten", "rot90", "im2col", "col2im", "index_select_copy", "tile"]
 
 COMPLEX_STRUCTURE: dict[str, Any] = {
     **dict.fromkeys(COMPLEX_EACH_PART, complex_each_part),

@@ -300,9 +300,7 @@ class FlowRewriter:
                     return True
                 if self._exits_dynamically(inner):
                     return True
-            elif isinstance(s, (cst.With, cst.Try)) and self._exits_dynamically(statements(s.body)):
-                return True
-            elif isinstance(s, (cst.For, cst.While)) and contains([s], cst.Return) and self._exits_dynamically(statements(s.body)):
+            elif isinstance(s, (cst.With, cst.Try)) and self._exits_dynamically(statements(s.body)) or isinstance(s, (cst.For, cst.While)) and contains([s], cst.Return) and self._exits_dynamically(statements(s.body)):
                 return True
         return False
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from autofix.surgery.source_items import counted_items, loop_items
-from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, is_same_constant, number_dtype, promoted_dtype, upper_size
-from autofix.surgery.source_runtime import (
-    all_of,
-    as_flag,
-    closed_sizes,
-    flag_tensor,
-    is_tracing,
-    none_of,
-    outside_reads,
-    quiet_sizes,
-    rebound,
-    traced_if,
-    watch_reads,
-)
-
 # RUNTIME BEGINS
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from autofix.surgery.source_items import counted_items, loop_items
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, is_same_constant, number_dtype, promoted_dtype
+from autofix.surgery.source_runtime import (
+    as_flag,
+    is_tracing,
+    quiet_sizes,
+    traced_if,
+    watch_reads,
+)
 
 
 def traced_for(items: Any, step: Any, *values: Any) -> tuple[Any, ...]:

@@ -6,9 +6,6 @@ so that int(0.9 * n) and int(n ** 0.5) give the same number in ONNX Runtime.
 
 from __future__ import annotations
 
-from autofix.surgery.source_merge import is_number
-from autofix.surgery.source_runtime import is_tracing, nested_tensor_of
-
 # RUNTIME BEGINS
 import math
 from typing import Any
@@ -16,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from autofix.surgery.source_merge import is_number
+from autofix.surgery.source_runtime import is_tracing, nested_tensor_of
 
 LEAST_SIZE = 0
 """The smallest size that a number made from values or sizes is taken to have where it is a size."""

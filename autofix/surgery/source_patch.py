@@ -144,3 +144,32 @@ class _Bare(cst.CSTTransformer):
 def _plain(text: str) -> str:
     """Runtime code without annotations and without comments for linters."""
     return re.sub(r"  # (noqa|type: ignore)[^\n]*", "", cst.parse_module(text).visit(_Bare()).code)
+
+
+def functions_at(text: str, lines: list[int]) -> list[str]:
+    """The innermost functions (qualified names) that hold these lines."""
+    wrapper = cst.MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    spans = [(name, positions[node]) for name, node in functions_of(wrapper.module)]
+    found: list[str] = []
+    for line in lines:
+        inside = [(place.start.line, name) for name, place in spans if place.start.line <= line <= place.end.line]
+        if inside and max(inside)[1] not in found:
+            found.append(max(inside)[1])
+    return found
+
+
+def replace_expression(text: str, function: str, old: str, new: str) -> str:
+    """`text` with the expression `old` of one function replaced by `new`."""
+
+    class Swap(cst.CSTTransformer):
+        def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+            if isinstance(original_node, cst.BaseExpression) and cst.Module([]).code_for_node(original_node).strip() == old:
+                return cst.parse_expression(new)
+            return updated_node
+
+    def change(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> cst.FunctionDef | None:
+        made = node.visit(Swap()) if name == function else None
+        return made if isinstance(made, cst.FunctionDef) else None
+
+    return replace_functions(text, change)

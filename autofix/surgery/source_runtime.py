@@ -7,8 +7,6 @@ sizes become torch.cond and counted or open loops torch.while_loop (ONNX If and 
 
 from __future__ import annotations
 
-from autofix.surgery.source_merge import merge_results, UNSET
-
 # RUNTIME BEGINS
 import contextlib
 import types
@@ -17,6 +15,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+from autofix.surgery.source_merge import merge_results
 
 
 def is_tracing() -> bool:

@@ -93,9 +93,7 @@ class _Reach(cst.CSTVisitor):
                 for arg in node.args:
                     arg.visit(self)
                 return False
-            if root_name(func) in ("torch", "F") and name in VALUE_METHODS | REDUCTIONS | {"isnan", "isfinite", "isinf"}:
-                self.value = True
-            elif (name in VALUE_METHODS and root_name(func) not in ("torch", "np", "numpy")) or (
+            if root_name(func) in ("torch", "F") and name in VALUE_METHODS | REDUCTIONS | {"isnan", "isfinite", "isinf"} or (name in VALUE_METHODS and root_name(func) not in ("torch", "np", "numpy")) or (
                 name in REDUCTIONS and root_name(func) not in ("np", "numpy", "math")
             ):
                 self.value = True
@@ -213,11 +211,7 @@ class _Tests(cst.CSTVisitor):
 
     def _test(self, node: cst.BaseExpression) -> None:
         size, value = reach(node, self.sizes, self.values)
-        if value or (size and self.with_sizes) or (self._hit(node) and not isinstance(node, cst.Name)):
-            self.dynamic.add(code_of(node))
-        elif isinstance(node, cst.Name) and (self._hit(node) or node.value in self.arguments):
-            self.dynamic.add(code_of(node))
-        elif isinstance(node, cst.UnaryOperation) and code_of(node.expression) in self.arguments:
+        if value or (size and self.with_sizes) or (self._hit(node) and not isinstance(node, cst.Name)) or isinstance(node, cst.Name) and (self._hit(node) or node.value in self.arguments) or isinstance(node, cst.UnaryOperation) and code_of(node.expression) in self.arguments:
             self.dynamic.add(code_of(node))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened
-from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, lower_size, upper_size
-from autofix.surgery.source_runtime import as_flag, closed_sizes, flag_tensor, is_tracing, note_results, outside_reads, quiet_sizes, rebound, watch_reads
-
 # RUNTIME BEGINS
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, upper_size
+from autofix.surgery.source_runtime import (
+    as_flag,
+    closed_sizes,
+    flag_tensor,
+    is_tracing,
+    note_results,
+    outside_reads,
+    quiet_sizes,
+    rebound,
+    watch_reads,
+)
 
 
 def agree_on_subgraphs() -> None:

@@ -1,0 +1,95 @@
+"""The recipes yet to be tried, ranked anew whenever one is taken: what has just failed counts at once.
+
+A candidate's rank is how far its parent came x the probability that its fix cures the parent's symptom / the expected seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from autofix.recipe import Fix, Recipe
+from autofix.strategy import Strategy
+from autofix.trial import Diagnosis, Stage, Trial
+
+PLAIN_TRIAL_SECONDS = 2.0
+LENGTH_DISCOUNT = 0.9
+"""Each fix that a recipe has already makes a further one worth this much less: short recipes are easier to review."""
+
+
+class Ranker(Protocol):
+    """Probabilities and costs, from the cache where there is one (ranking.py)."""
+
+    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
+        """That a fix of this strategy cures this diagnosis."""
+
+    def seconds(self, strategy: str, default: float) -> float:
+        """Expected seconds of a trial with this strategy."""
+
+    def observe(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None) -> None:
+        """A trial of this search ended: what its fix gained on its parent's diagnosis."""
+
+
+class Priors:
+    """The strategies' own priors; each failure at a symptom halves what the strategy is given for it."""
+
+    def __init__(self) -> None:
+        self.failures: dict[tuple[str, str], int] = {}
+
+    def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:
+        """The prior, halved by failures."""
+        return prior * 0.5 ** self.failures.get((strategy, diagnosis.symptom), 0)
+
+    def seconds(self, strategy: str, default: float) -> float:
+        """The default."""
+        return default
+
+    def observe(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, gain: float, seconds: float | None = None) -> None:
+        """Counts a failure where nothing was gained."""
+        if gain <= 0:
+            self.failures[strategy, diagnosis.symptom] = self.failures.get((strategy, diagnosis.symptom), 0) + 1
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A recipe to try: its parent with one more fix. place: the fix's position among its strategy's proposals. A candidate
+    without a parent (a cached recipe, the stock export) comes first, in order."""
+
+    recipe: Recipe
+    parent: Trial | None = None
+    added: Fix | None = None
+    strategy: Strategy | None = None
+    capture: str = ""
+    place: int = 0
+
+
+class Frontier:
+    """Candidates not yet tried; equal recipes enter once."""
+
+    def __init__(self, ranker: Ranker, case_id: str) -> None:
+        self.ranker, self.case_id = ranker, case_id
+        self.open: list[Candidate] = []
+        self.seen: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+    def add(self, candidate: Candidate) -> None:
+        """Put a candidate in, unless its recipe was there before."""
+        if candidate.recipe.id not in self.seen:
+            self.seen.add(candidate.recipe.id)
+            self.open.append(candidate)
+
+    def rank(self, one: Candidate) -> float:
+        """The candidate's worth now."""
+        if one.parent is None or one.strategy is None or one.parent.diagnosis is None:
+            return float("inf")
+        chance = self.ranker.probability(one.strategy.name, one.parent.diagnosis, self.case_id, one.capture, one.strategy.prior)
+        seconds = self.ranker.seconds(one.strategy.name, PLAIN_TRIAL_SECONDS + one.strategy.cost)
+        progress = (one.parent.stage + 1) / (Stage.DONE + 1)
+        return progress * chance / seconds * float(LENGTH_DISCOUNT ** len(one.parent.recipe.fixes)) - one.place * 1e-9
+
+    def pop(self) -> Candidate:
+        """Take the best candidate out."""
+        best = max(range(len(self.open)), key=lambda i: (self.rank(self.open[i]), -i))
+        return self.open.pop(best)
