@@ -97,13 +97,14 @@ class Search:
         registry: Mapping[str, Strategy],
         target: Target,
         budget: Budget = Budget(),
-        ranker: Ranker = Priors(),
+        ranker: Ranker | None = None,
         reporter: Reporter = Silent(),
         first: Iterable[Recipe] = (),
         jobs: int = 1,
     ) -> None:
         self.process, self.registry, self.target, self.budget = process, registry, target, budget
-        self.ranker, self.reporter, self.first, self.jobs = ranker, reporter, list(first), jobs
+        self.ranker: Ranker = ranker or Priors()
+        self.reporter, self.first, self.jobs = reporter, list(first), jobs
         self.repair = Repair(process.case_id, facts, target)
         self.frontier = Frontier(self.ranker, process.case_id)
         self.by_id: dict[str, Trial] = {}

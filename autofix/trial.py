@@ -68,9 +68,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Trial:
-    """One recipe tried. `parity` and `latency` are the tables of verify.py and latency.py; `seconds` is wall time,
-    `cpu_seconds` the process's own; `effect_evidence` lists what makes a green trial narrowing (a baked branch). `probes`: sizes at which a size test of the
-    capture turns over and which no input set had: the search has them verified before it believes a green trial."""
+    """One recipe tried.
+
+    parity and latency: the tables of verify.py and latency.py. seconds: wall time; cpu_seconds: the process's own.
+    effect_evidence: what makes a green trial narrowing (a baked branch). probes: sizes at which a size test of the capture
+    turns over and which no input set had; the search has them verified before it believes a green trial.
+    """
 
     recipe: Recipe
     stage: Stage
