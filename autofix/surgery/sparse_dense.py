@@ -1,0 +1,204 @@
+"""Sparse tensors as dense ones and nested tensors as lists, while a model is captured or run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def sparse_is(value: Any) -> bool:
+    """Whether a value is a sparse tensor."""
+    return isinstance(value, torch.Tensor) and value.layout in SPARSE_LAYOUTS
+
+
+def sparse_from_coordinates(indices: Any, values: Any, size: Any = None, **kwargs: Any) -> Any:
+    """torch.sparse_coo_tensor, dense: entries with equal coordinates add up."""
+    indices, values = torch.as_tensor(indices), torch.as_tensor(values)
+    dtype = kwargs.get("dtype") or values.dtype
+    if size is None:
+        raise NotImplementedError("torch.sparse_coo_tensor without a size")
+    dense = torch.zeros([*size], dtype=dtype)
+    return dense.index_put(tuple(indices.unbind(0)), values.to(dtype), accumulate=True)
+
+
+def sparse_from_rows(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **kwargs: Any) -> Any:
+    """torch.sparse_csr_tensor, dense: the row of entry e is the number of row ends at or before e."""
+    if size is None:
+        raise NotImplementedError("torch.sparse_csr_tensor without a size")
+    crow, columns, entries = torch.as_tensor(crow_indices), torch.as_tensor(col_indices), torch.as_tensor(values)
+    at = torch.arange(columns.shape[0])
+    rows = (crow[1:].unsqueeze(0) <= at.unsqueeze(1)).sum(1)
+    return sparse_from_coordinates(torch.stack([rows, columns.to(torch.int64)]), entries, size, **kwargs)
+
+
+def sparse_matmul(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.sparse.mm and its kin."""
+    return torch.matmul(a, b)
+
+
+def sparse_addmm(base: Any, a: Any, b: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Any:
+    """torch.sparse.addmm."""
+    return base * beta + torch.matmul(a, b) * alpha
+
+
+def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """torch.sparse.sum."""
+    return torch.sum(input, dtype=dtype) if dim is None else torch.sum(input, dim, dtype=dtype)
+
+
+def sparse_same(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """to_dense, coalesce, to_sparse of what is dense already."""
+    return input
+
+
+def sparse_overrides() -> dict[Any, Any]:
+    """torch's functions on sparse tensors, with what they compute on dense ones."""
+    table: dict[Any, Any] = {
+        torch.sparse_coo_tensor: sparse_from_coordinates,
+        torch.sparse_csr_tensor: sparse_from_rows,
+        torch.sparse.mm: sparse_matmul,
+        torch.smm: sparse_matmul,
+        torch.hspmm: sparse_matmul,
+        torch.sspaddmm: sparse_addmm,
+    }
+    for name in ("to_dense", "coalesce", "to_sparse", "to_sparse_csr", "to_sparse_coo"):
+        method = getattr(torch.Tensor, name, None)
+        if method is not None:
+            table[method] = sparse_same
+    return table
+
+
+class SparseAsDenseMode(torch.overrides.TorchFunctionMode):
+    """Runs functions on sparse tensors on dense stand-ins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = sparse_overrides()
+        self.names = {"_sparse_mm": sparse_matmul, "_sparse_addmm": sparse_addmm, "_sparse_sum": sparse_sum}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Swap the function if it is one of the table's."""
+        rule = self.table.get(func) or self.names.get(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {})) if rule is None else rule(*args, **(kwargs or {}))
+
+
+def sparse_attributes_dense(model: Any) -> int:
+    """Make sparse parameters, buffers and plain attributes of all modules dense; how many there were."""
+    count = 0
+    for module in model.modules():
+        for store in (module._buffers, module._parameters, module.__dict__):
+            for name, value in list(store.items()):
+                if sparse_is(value):
+                    dense = value.detach().to_dense()
+                    store[name] = torch.nn.Parameter(dense, False) if store is module._parameters else dense
+                    count += 1
+                elif store is module.__dict__ and isinstance(value, (list, tuple)) and any(map(sparse_is, value)):
+                    store[name] = type(value)(v.to_dense() if sparse_is(v) else v for v in value)
+                    count += 1
+    return count
+
+
+class NestedItems:
+    """A nested tensor as the list of its items; functions that work row by row are applied to each."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = list(items)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Apply a function to the items one by one; other nested operands go along item by item."""
+        kwargs = kwargs or {}
+        count = next(len(a.items) for a in (*args, *kwargs.values()) if isinstance(a, NestedItems))
+        made = []
+        for i in range(count):
+            pick = [a.items[i] if isinstance(a, NestedItems) else a for a in args]
+            made.append(func(*pick, **{k: v.items[i] if isinstance(v, NestedItems) else v for k, v in kwargs.items()}))
+        return NestedItems(made)
+
+    is_nested = True
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(torch.Tensor, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return NestedItems.__torch_function__(method, (), (self, *args), kwargs)
+
+        return call
+
+    def _operate(self, name: str, *args: Any) -> Any:
+        return NestedItems.__torch_function__(getattr(torch.Tensor, name), (), (self, *args))
+
+    def __add__(self, other: Any) -> Any:
+        return self._operate("add", other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Any:
+        return self._operate("mul", other)
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._operate("sub", other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._operate("div", other)
+
+    def __neg__(self) -> Any:
+        return self._operate("neg")
+
+    def __iter__(self) -> Any:
+        return iter(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def unbind(self, dim: int = 0) -> Any:
+        """The items."""
+        return tuple(self.items)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The number of items, or a size that all share."""
+        if dim == 0:
+            return len(self.items)
+        if dim is None:
+            raise NotImplementedError("the sizes of a nested tensor")
+        return self.items[0].shape[dim - 1 if dim > 0 else dim]
+
+    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Any:
+        """See nested_padded."""
+        return nested_padded(self, padding, output_size)
+
+
+def nested_padded(nested: Any, padding: float, output_size: Any = None) -> Any:
+    """torch.nested.to_padded_tensor: items stacked, filled up to the largest size of each axis."""
+    items = nested.items
+    rank = items[0].dim()
+    sizes = []
+    for axis in range(rank):
+        size = items[0].shape[axis]
+        for item in items[1:]:
+            size = torch.sym_max(size, item.shape[axis])
+        sizes.append(size if output_size is None else output_size[axis + 1])
+    rows = []
+    for item in items:
+        for axis in range(rank):
+            want, have = sizes[axis], item.shape[axis]
+            if isinstance(want, int) and isinstance(have, int) and want == have:
+                continue
+            shape = list(item.shape)
+            shape[axis] = want - have
+            item = torch.cat([item, torch.full(shape, padding, dtype=item.dtype)], axis)
+        rows.append(item)
+    return torch.stack(rows)
+
+
+def nested_made(items: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """torch.nested.nested_tensor and as_nested_tensor."""
+    return NestedItems([item if dtype is None else item.to(dtype) for item in items])
