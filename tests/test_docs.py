@@ -16,6 +16,17 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```", README, re.M | re.S)
 
+WITHOUT_AUTOFIX = """
+import runpy, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "autofix":
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+sys.argv = ["fix.py"]
+runpy.run_path("fix.py", run_name="__main__")
+"""
+
 
 def files():
     return {name: text for _, name, text in BLOCKS if name}
@@ -50,6 +61,8 @@ def test_quick_start_and_python_api(place):
     left = {p.name for p in (place / "model-autofix").iterdir()}
     assert {"model.onnx", "session.json", "fixlog.md", "fixlog.json", "fix.py"} <= left
     assert left <= {*listed, "report.html", "model.onnx.data"}
+    (place / "model-autofix" / "model.onnx").unlink()
+    assert "verified" in run(["-c", WITHOUT_AUTOFIX], place / "model-autofix") and (place / "model-autofix" / "model.onnx").exists()
     (api,) = [text for _, name, text in BLOCKS if "autofix.repair(" in text]
     script = place / "api.py"
     script.write_text(api)
