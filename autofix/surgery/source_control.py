@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from autofix.surgery.source_expressions import ComprehensionLoops
 from autofix.surgery.source_flow import FlowRewriter
-from autofix.surgery.source_names import contains
+from autofix.surgery.source_names import contains, parameter_names, statements, uses_of
 from autofix.surgery.source_numeric import rewrite_numbers
 from autofix.surgery.source_patch import add_runtime, replace_functions
 from autofix.surgery.source_sizes import dynamic_tests
@@ -40,6 +41,10 @@ def rewrite_source(
         if name not in wanted or contains([node.body], cst.Yield, cst.Await):
             return None
         dynamic = dynamic_tests(wrapper, node, marked, sizes=sizes, arguments=arguments)
+        found = uses_of(*statements(node.body))
+        flat = node.visit(ComprehensionLoops(dynamic, found.stores | found.loads | parameter_names(node.params)))
+        assert isinstance(flat, cst.FunctionDef)
+        node = flat
         rewriter = FlowRewriter(node, dynamic)
         made = rewriter.function(node)
         return made if rewriter.changed else None

@@ -242,10 +242,16 @@ class _Tests(cst.CSTVisitor):
             self._test(node)
 
     def visit_For(self, node: cst.For) -> None:
-        size, value = reach(node.iter, self.sizes, self.values)
-        split = isinstance(node.iter, cst.Call) and isinstance(node.iter.func, cst.Attribute) and node.iter.func.attr.value in SPLITS
-        if self._hit(node.iter) or value or ((size or split) and self.with_sizes):
-            self.dynamic.add(code_of(node.iter))
+        self._items(node.iter)
+
+    def visit_CompFor(self, node: cst.CompFor) -> None:
+        self._items(node.iter)
+
+    def _items(self, node: cst.BaseExpression) -> None:
+        size, value = reach(node, self.sizes, self.values)
+        split = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SPLITS
+        if self._hit(node) or value or ((size or split) and self.with_sizes):
+            self.dynamic.add(code_of(node))
 
     def visit_Arg(self, node: cst.Arg) -> None:
         if node.keyword is not None and node.keyword.value == "is_causal":
