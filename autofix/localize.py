@@ -235,19 +235,17 @@ def expected_of(node: Any, values: dict[str, Any], eager: list[EagerValue], read
     """The eager operator that should have given this node's output: it reads the partners of the node's inputs (or views of them), has no
     partner in the file, and is the first such, preferring one whose result has the size of the node's output."""
     reach = set(read)
-    candidates = []
+    candidates: list[tuple[int, EagerValue]] = []
     for i, value in enumerate(eager):
         if any(s in reach for s in value.sources):
             if value.is_copy:
                 reach.add(i)
-            elif i not in matched:
-                candidates.append(value)
+            elif i not in matched and value.inside not in matched:
+                candidates.append((-len(reach & set(value.sources)), value))
     out = values.get(node.output[0]) if node.output else None
-    for value in candidates:
-        if out is not None and value.array.size == out.size:
-            return value
+    candidates.sort(key=lambda c: (out is None or c[1].array.size != out.size, c[0]))
     if candidates:
-        return candidates[0]
+        return candidates[0][1]
     # reads parameters and leaves only: the first operator in the file's order that nothing matches
     return next(
         (v for i, v in enumerate(eager) if i not in matched and not v.operator.startswith(("aten.detach", "aten.clone", "aten.view", "aten.t."))),

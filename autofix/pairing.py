@@ -20,7 +20,7 @@ CLOSE = 3e-5
 
 @dataclass
 class EagerValue:
-    """One result of an eager operator."""
+    """One result of an eager operator; `inside` is the index of the whole result of which it is a step, or -1."""
 
     operator: str
     file: str
@@ -28,6 +28,7 @@ class EagerValue:
     array: Any
     sources: list[int] = field(default_factory=list)
     is_copy: bool = False
+    inside: int = -1
 
 
 def relative_error(got: Any, want: Any) -> float:
@@ -118,9 +119,9 @@ def record_values(run: Callable[[], None], files: frozenset[str], place: Callabl
                     sources = [known[id(v)][1] for v in inputs if id(v) in known and known[id(v)][0] is v]
                     found.append(EagerValue(str(func), *where, as_array(value).copy(), sources))
                     known[id(value)] = (value, len(found) - 1)
-            first = found[-1].sources if found else []
+            whole, first = len(found) - 1, found[-1].sources if found else []
             for part in inner_values(str(func), args, kwargs or {}):
-                found.append(EagerValue(str(func), *where, as_array(part).copy(), first))
+                found.append(EagerValue(str(func), *where, as_array(part).copy(), first, inside=whole))
             return out
 
     with torch.no_grad(), Record():  # type: ignore[no-untyped-call]
