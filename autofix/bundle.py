@@ -142,7 +142,7 @@ class Bundle:
             if id(unit) in self.taken:
                 continue
             self.taken[id(unit)] = unit
-            for name in unit.names | unit.mutates:
+            for name in sorted(unit.names | unit.mutates):
                 waiting += unit.file.binding(name)
             for use in unit.uses:
                 if not use.annotation and not (use.store and use.name in unit.names):

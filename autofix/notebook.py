@@ -65,8 +65,10 @@ def short_name(path: str, spec: CaseSpec) -> str:
 
 
 def source_at(trial: Trial, found: Repair, spec: CaseSpec) -> dict[str, str] | None:
-    """{where, code} of the source line at fault; of the user's text where it is theirs."""
-    facts = trial.diagnosis.facts if trial.diagnosis else {}
+    """{where, code, function} of the source line at fault; of the first call of the operator at fault where no line is known."""
+    facts = dict(trial.diagnosis.facts) if trial.diagnosis else {}
+    if not facts.get("file"):
+        facts |= operator_place(facts.get("operator", ""), dict(found.facts.get("operators", {})))
     file, line = facts.get("file", ""), facts.get("line", "")
     if not file or not line.isdigit():
         return None
@@ -77,6 +79,20 @@ def source_at(trial: Trial, found: Repair, spec: CaseSpec) -> dict[str, str] | N
             code = lines[int(line) - 1].strip() if 0 < int(line) <= len(lines) else ""
     code = facts.get("code", "") or code or (linecache.getline(file, int(line)).strip() if Path(file).is_absolute() else "")
     return {"where": f"{short_name(file, spec)}:{line}", "code": code, "function": facts.get("function", "")}
+
+
+def operator_place(operator: str, places: Mapping[str, str]) -> dict[str, str]:
+    """{file, line} of the first call of an operator, whatever namespace and overload it is named with ("prims.erf_inv.default")."""
+
+    def plain(name: str) -> str:
+        parts = name.split(".")
+        return (parts[1] if len(parts) > 1 else name).replace("_", "")
+
+    for name, place in places.items():
+        file, _, line = place.rpartition(":")
+        if operator and file and plain(name) == plain(operator):
+            return {"file": file, "line": line}
+    return {}
 
 
 def figure(value: Any, digits: int = 3) -> str:

@@ -302,3 +302,13 @@ def test_a_long_patch_is_shown_where_it_changes_lines() -> None:
     shown = telling_hunks(patch)
     assert "-c\n+d\n" in shown and "line 100" not in shown and "(200 lines are only added here" in shown
     assert telling_hunks("--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-c\n+d\n").endswith("+d\n")
+
+
+def test_an_operator_without_a_line_is_shown_where_it_is_called(spec: CaseSpec) -> None:
+    trial = Trial(Recipe(), Stage.CONVERT, Verdict.FAIL, Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "prims.erf_inv.default"}))
+    facts = {
+        "operators": {"aten.mul.Tensor": "/x/y.py:1", "aten.erfinv.default": f"{Path(spec.file).resolve()}:5"},
+        "sources": {str(Path(spec.file).resolve()): SOURCE},
+    }
+    shown = source_at(trial, Repair("x", facts, Target()), spec)
+    assert shown == {"where": "stubborn.py:5", "code": "if x.sum() > 0:", "function": ""}

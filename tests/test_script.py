@@ -81,7 +81,7 @@ def strategy(body: str, top: str = "", more: str = "") -> str:
 def test_two_files_may_use_one_name(tmp_path: Path) -> None:
     files = {
         "left": "LIMIT = 2\ndef scale(x):\n    return x * LIMIT\n",
-        "right": "LIMIT = 10\ndef scale(x):\n    return x * LIMIT\ndef both(x):\n    return scale(x)\n",
+        "right": "LIMIT = 10\ndef scale(x):\n    return x * LIMIT\ndef both(x):\n    return int(f'{scale(x)}')\n",
         "one": strategy("from .right import both\nreturn scale(x) + both(x)", "from .left import scale\n"),
     }
     text = flatten(tmp_path, files, "one")
@@ -232,6 +232,21 @@ def test_what_is_used_at_load_time_comes_first(tmp_path: Path) -> None:
         "one": strategy("return High().value", "from .low import Low\n\n\nclass High(Low):\n    pass\n"),
     }
     assert run(flatten(tmp_path, files, "one"), "one", 0) == 5
+
+
+def test_the_text_is_the_same_in_every_process(tmp_path: Path) -> None:
+    name = "decompose_linalg" if "decompose_linalg" in STRATEGIES else sorted(STRATEGIES)[0]
+    code = (
+        "from autofix.bundle import Bundle; from autofix.sourcefile import read_source_file\n"
+        f"entry = read_source_file('repair', '', 'from autofix.strategies.{name} import {name}\\nX = [{name}]\\n')\n"
+        f"print(Bundle([entry], {{{name!r}: {STRATEGIES[name].file!r}}}).text())"
+    )
+    root = str(Path(__file__).resolve().parent.parent)
+    texts = set()
+    for seed in ("1", "2"):
+        env = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": root}
+        texts.add(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env, cwd=tmp_path).stdout)
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize(
