@@ -32,6 +32,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tens
     return (base @ theta.mT).reshape(size[0], *spatial, rank)
 
 
+def affine_grid_unchecked(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """torch.nn.functional.affine_grid, whose tests of the size fix it."""
+    return affine_grid(theta, size, bool(align_corners))
+
+
 def unnormalized(g: Tensor, size: int, align_corners: bool) -> Tensor:
     """[-1, 1] to places of an axis."""
     n = torch.scalar_tensor(size, dtype=g.dtype)
@@ -128,6 +133,12 @@ def flexible_transposed(original: Callable[..., Tensor], rank: int) -> Callable[
         return y
 
     return replacement
+
+
+GRID_OVERRIDES: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.nn.functional.affine_grid: affine_grid_unchecked,
+    torch.affine_grid_generator: affine_grid_unchecked,
+}
 
 
 def transposed_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:

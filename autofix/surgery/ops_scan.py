@@ -110,11 +110,11 @@ def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """aten.cumsum of half precision, of integers and of bool, whose dtype the exporter gets wrong."""
+    """aten.cumsum: half precision, integers and bool, whose dtype the exporter gets wrong; float32 summed in float64."""
     wanted = scanned_dtype(x, dtype)
-    if wanted == x.dtype and wanted in (torch.float32, torch.float64, torch.int64, torch.int32):
+    if wanted == x.dtype and wanted in (torch.float64, torch.int64):
         return NotImplemented
-    work = torch.float32 if wanted in (torch.float16, torch.bfloat16) else torch.float64 if wanted.is_floating_point else torch.int64
+    work = torch.float64 if wanted.is_floating_point else torch.int64
     return torch.cumsum(x.to(wanted).to(work), dim).to(wanted)
 
 

@@ -123,6 +123,6 @@ class DecomposeBits(ProgramStrategy):
 
     REPAIRS = (
         Example(PARTS, "unsupported-operator", {"operators": ["aten.copysign.Scalar", "aten.copysign.Tensor", "aten.frexp.Tensor", "aten.gcd.default", "aten.view.dtype"]}),
-        Example(NIBBLES, "invalid-graph", {"operators": ["aten.__lshift__.Scalar", "aten.__lshift__.Tensor", "aten.__rshift__.Scalar", "aten.__rshift__.Tensor"]}),
+        Example(NIBBLES, "dtype-mismatch", {"operators": ["aten.__lshift__.Scalar", "aten.__lshift__.Tensor", "aten.__rshift__.Scalar", "aten.__rshift__.Tensor"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)

@@ -111,7 +111,7 @@ class DecomposeResize(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any, *, operators: list[str]) -> Any:
-        from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS
+        from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS, GRID_OVERRIDES
         from autofix.surgery.ops_pool import POOL_DECOMPOSITIONS
         from autofix.surgery.ops_resize_table import resize_table
 
@@ -120,6 +120,8 @@ class DecomposeResize(ProgramStrategy):
         if not added:
             raise NothingToDo("none of these operators is known")
         plan.decompositions.update(added)
+        if "aten.affine_grid_generator.default" in added:
+            plan.overrides.update(GRID_OVERRIDES)
         return plan
 
     REPAIRS = (

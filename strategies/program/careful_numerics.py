@@ -1,0 +1,195 @@
+"""Write functions whose usual ONNX form loses digits, overflows or drops options in forms that agree with PyTorch everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from autofix.errors import NothingToDo
+from autofix.recipe import Fix
+from autofix.strategy import Evidence, Example, ProgramStrategy
+from autofix.surgery.ops_proposal import operator_key
+from autofix.target import Target
+from autofix.trial import Diagnosis, Stage
+
+FAULTY = (
+    "aten._native_batch_norm_legit_functional.default",
+    "aten.addbmm.default",
+    "aten.addmm.default",
+    "aten.addmv.default",
+    "aten.addr.default",
+    "aten.any.default",
+    "aten.any.dim",
+    "aten.any.dims",
+    "aten.atan2.default",
+    "aten.baddbmm.default",
+    "aten.binary_cross_entropy.default",
+    "aten.binary_cross_entropy_with_logits.default",
+    "aten.cross_entropy_loss.default",
+    "aten.div.Scalar_mode",
+    "aten.div.Tensor_mode",
+    "aten.expm1.default",
+    "aten.floor_divide.default",
+    "aten.fmax.default",
+    "aten.fmin.default",
+    "aten.fmod.Tensor",
+    "aten.heaviside.default",
+    "aten.log1p.default",
+    "aten.log_sigmoid.default",
+    "aten.log_sigmoid_forward.default",
+    "aten.logaddexp.default",
+    "aten.logaddexp2.default",
+    "aten.mean.default",
+    "aten.mean.dim",
+    "aten.pow.Scalar",
+    "aten.pow.Tensor_Scalar",
+    "aten.pow.Tensor_Tensor",
+    "aten.remainder.Scalar",
+    "aten.remainder.Tensor",
+    "aten.scaled_dot_product_attention.default",
+    "aten.sgn.default",
+    "aten.sign.default",
+    "aten.softplus.default",
+    "aten.special_xlog1py.default",
+    "aten.special_xlog1py.other_scalar",
+    "aten.special_xlog1py.self_scalar",
+    "aten.sum.default",
+    "aten.sum.dim_IntList",
+    "aten.var.correction",
+    "aten.xlogy.Scalar_Other",
+    "aten.xlogy.Scalar_Self",
+    "aten.xlogy.Tensor",
+)
+"""Operators whose translation is wrong on some values, or where options are dropped."""
+
+DELICATE = (
+    "aten.all.default",
+    "aten.all.dim",
+    "aten.all.dims",
+    "aten.amax.default",
+    "aten.amin.default",
+    "aten.argmax.default",
+    "aten.argmin.default",
+    "aten.celu.default",
+    "aten.clamp.default",
+    "aten.clamp_max.default",
+    "aten.clamp_min.default",
+    "aten.elu.default",
+    "aten.max.default",
+    "aten.max.dim",
+    "aten.min.default",
+    "aten.min.dim",
+    "aten.selu.default",
+    "aten.sigmoid.default",
+    "aten.silu.default",
+    "aten.sinc.default",
+)
+"""Operators that part from PyTorch at NaN, infinities or far out only."""
+
+ENTERED_BY = {
+    "_native_batch_norm_legit_functional": ("native_batch_norm", "native_batch_norm_legit", "native_batch_norm_legit_no_training", "batch_norm"),
+    "cross_entropy_loss": ("log_softmax", "nll_loss", "nll_loss2d"),
+    "scaled_dot_product_attention": ("scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention_math", "safe_softmax"),
+}
+"""Composite operators by what eager mode runs in their place."""
+
+RATES = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.expm1(x) / x, torch.logaddexp(100 * x, 100 * y), torch.atan2(x, y), torch.xlogy(x, y.abs())
+
+
+def get_inputs():
+    return [torch.rand(4) + 0.5, torch.rand(4) + 0.5]
+
+
+def get_more_inputs():
+    return [[torch.tensor([1e-7, 2e-7, 3.0]), torch.tensor([-1.0, 2.0, -9.0])]]
+
+
+dynamic_shapes = {"x": {0: "n"}, "y": {0: "n"}}
+"""
+
+SMOOTHED = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, labels):
+        return F.cross_entropy(x, labels, label_smoothing=0.1)
+
+
+def get_inputs():
+    return [torch.randn(4, 5), torch.tensor([0, 1, 4, 2])]
+
+
+def get_more_inputs():
+    return [[torch.randn(2, 5), torch.tensor([3, -100])]]
+
+
+dynamic_shapes = {"x": {0: "n"}, "labels": {0: "n"}}
+"""
+
+
+class CarefulNumerics(ProgramStrategy):
+    """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
+
+    When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod, floor division, pow of integers,
+    cross entropy with label smoothing, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
+    over nothing, sums of half precision, maxima of NaN.
+
+    Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's div_floor_floating for floor
+    division; safe softmax for attention).
+    """
+
+    treats = ("mismatch-at-example", "mismatch-at-other-values", "mismatch-at-other-sizes", "mismatch-nonfinite", "dtype-mismatch", "unsupported-operator", "convert-error", "decompose-error")
+    prior = 0.45
+
+    def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        ran = {operator_key(name) for name in evidence.operators}
+        located = operator_key(evidence.fact("operator")) if evidence.fact("operator") else ""
+
+        def used(names: tuple[str, ...]) -> list[str]:
+            return sorted(n for n in names if operator_key(n) in ran or ran.intersection(ENTERED_BY.get(n.split(".")[1], ())))
+
+        faulty, delicate = used(FAULTY), used(DELICATE)
+        if not evidence.diagnosis.symptom.startswith(("mismatch", "dtype")):
+            named = [n for n in FAULTY + DELICATE if operator_key(n) == located]
+            if named:
+                yield self.fix(operators=sorted(named))
+            return
+        if evidence.diagnosis.symptom != "mismatch-nonfinite" and faulty:
+            yield self.fix(operators=faulty)
+        if delicate:
+            yield self.fix(operators=sorted([*faulty, *delicate]))
+        elif faulty and evidence.diagnosis.symptom == "mismatch-nonfinite":
+            yield self.fix(operators=faulty)
+
+    @staticmethod
+    def apply(plan: Any, *, operators: list[str]) -> Any:
+        from autofix.surgery.ops_constants import EXACT_CONSTANTS
+        from autofix.surgery.ops_nan import NAN_TRANSLATIONS
+        from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
+        from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
+
+        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS}
+        decomposed = {name: known[name] for name in operators if name in known}
+        translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
+        if not decomposed and not translated:
+            raise NothingToDo("none of these operators is known")
+        plan.decompositions.update(decomposed)
+        plan.translations.update(translated)
+        plan.translations.update(EXACT_CONSTANTS)
+        return plan
+
+    REPAIRS = (
+        Example(RATES, "mismatch-at-example", {"operators": ["aten.atan2.default", "aten.expm1.default", "aten.logaddexp.default", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self", "aten.xlogy.Tensor"]}),
+        Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default", "aten.sum.default", "aten.sum.dim_IntList"]}),
+    )
+    DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
