@@ -43,6 +43,7 @@ class BakeNumbers(ConfigStrategy):
         "capture-error",
         "convert-error",
         "inputs-mismatch",
+        "axis-specialized",
         "mismatch-at-other-values",
     )
     effect = Effect.NARROWING
@@ -60,5 +61,5 @@ class BakeNumbers(ConfigStrategy):
             raise NothingToDo("numbers are constants already")
         return replace(config, numbers="baked")
 
-    REPAIRS = (Example(POWER, symptom="mismatch-at-other-values", target={"allow": ["narrowing"]}),)
+    REPAIRS = (Example(POWER, symptom="axis-specialized", target={"allow": ["narrowing"]}),)
     DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)

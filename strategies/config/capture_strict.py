@@ -11,14 +11,14 @@ from autofix.strategy import ConfigStrategy, Evidence, Example
 from autofix.target import ExportConfig, Target
 from autofix.trial import Diagnosis, Stage
 
-LENGTH = """
+HALF = """
 import torch
 from torch import nn
 
 
 class Model(nn.Module):
     def forward(self, items):
-        return items.sum(0) / len(items)
+        return items[: int(items.shape[0] * 0.5) + 1] * 2
 
 
 def get_inputs():
@@ -36,7 +36,7 @@ def get_more_inputs():
 class CaptureStrict(ConfigStrategy):
     """Capture with torch.export's strict mode, which interprets the bytecode.
 
-    When it helps: `len(x)` and other Python built-ins made a size a plain number in the default, non-strict mode; in
+    When it helps: `int(0.5 * n)` and other Python built-ins made a size a plain number in the default, non-strict mode; in
     strict mode they stay symbolic.
     Why it is safe: strict mode checks more than the default one; every guard on a size becomes an error rather than a
     silent constant.
@@ -67,7 +67,7 @@ class CaptureStrict(ConfigStrategy):
             raise NothingToDo("the model is captured strictly already")
         return replace(config, capture="strict")
 
-    REPAIRS = (Example(LENGTH, symptom="axis-fixed"),)
+    REPAIRS = (Example(HALF, symptom="mismatch-at-other-sizes"),)
     DECLINES = (
         Evidence(Diagnosis("axis-fixed", Stage.CHECK), config=ExportConfig(capture="strict")),
         Diagnosis("unsupported-operator", Stage.CONVERT),
