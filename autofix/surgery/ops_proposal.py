@@ -22,7 +22,7 @@ SAME_OPERATOR = {
 """Composite operators, and prims, by the operator that eager mode runs."""
 
 
-OVERLOAD_MATTERS = ("aten.view.dtype",)
+OVERLOAD_MATTERS = ("aten.view.dtype", "aten.div.Tensor_mode", "aten.div.Scalar_mode")
 """Overloads that are another operator than the rest of their name."""
 
 

@@ -189,7 +189,7 @@ class CarefulNumerics(ProgramStrategy):
         return plan
 
     REPAIRS = (
-        Example(RATES, "mismatch-at-example", {"operators": ["aten.atan2.default", "aten.expm1.default", "aten.logaddexp.default", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self", "aten.xlogy.Tensor"]}),
+        Example(RATES, "mismatch-nonfinite", {"operators": ["aten.atan2.default", "aten.expm1.default", "aten.logaddexp.default", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self", "aten.xlogy.Tensor"]}),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default", "aten.sum.default", "aten.sum.dim_IntList"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
