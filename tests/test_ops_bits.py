@@ -5,10 +5,26 @@ import math
 import pytest
 import torch
 
-from autofix.surgery.ops_bits import BIT_DECOMPOSITIONS, float_bits, frexp, hypot, left_by_number, nextafter, right_by_number, shifted_left, shifted_right, view_dtype
+from autofix.surgery.ops_bits import (
+    BIT_DECOMPOSITIONS,
+    float_bits,
+    frexp,
+    hypot,
+    left_by_number,
+    nextafter,
+    right_by_number,
+    shifted_left,
+    shifted_right,
+    view_dtype,
+)
 
 EDGES = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, math.inf, -math.inf, math.nan, 1e-45, -1e-45, 1.1754944e-38, 1e-39, 3.4028235e38, 1.9999999, 0.99999994, -3]
-F = torch.cat([torch.tensor(EDGES), torch.randn(50, generator=torch.Generator().manual_seed(0)) * torch.exp(torch.randn(50, generator=torch.Generator().manual_seed(1)) * 20)])
+F = torch.cat(
+    [
+        torch.tensor(EDGES),
+        torch.randn(50, generator=torch.Generator().manual_seed(0)) * torch.exp(torch.randn(50, generator=torch.Generator().manual_seed(1)) * 20),
+    ]
+)
 FINITE = F[F.abs() < math.inf]
 
 
@@ -42,7 +58,12 @@ def test_signs_neighbours_and_hypotenuses():
 def test_shifts_and_divisors_of_every_width(dtype):
     info = torch.iinfo(dtype)
     g = torch.Generator().manual_seed(2)
-    x = torch.cat([torch.randint(max(info.min, -(2**62)), min(info.max, 2**62), (60,), generator=g).to(dtype), torch.tensor([info.min, info.max, 0, 1], dtype=dtype)])
+    x = torch.cat(
+        [
+            torch.randint(max(info.min, -(2**62)), min(info.max, 2**62), (60,), generator=g).to(dtype),
+            torch.tensor([info.min, info.max, 0, 1], dtype=dtype),
+        ]
+    )
     k = torch.randint(0, info.bits, (64,), generator=g).to(dtype)
     k[-4:] = info.bits - 1
     same(shifted_left(x, k), x << k)

@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS as N
 from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS as R
 
-EDGES = torch.tensor([0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, math.inf, -math.inf, math.nan, 1e-7, -1e-7, 1e-20, 3e38, -3e38, 100, -100, 20.5, -20.5, 0.1, 88])
+EDGES = torch.tensor(
+    [0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, math.inf, -math.inf, math.nan, 1e-7, -1e-7, 1e-20, 3e38, -3e38, 100, -100, 20.5, -20.5, 0.1, 88]
+)
 LEFT, RIGHT = (t.flatten() for t in torch.meshgrid(EDGES, EDGES, indexing="ij"))
 
 
@@ -81,7 +83,11 @@ def test_cross_entropy_with_every_option(reduction):
     for labels in (torch.tensor([0, 1, -100, 4, 2, 3]), torch.full((6,), -100)):
         for weight in (None, w):
             for smoothing in (0.0, 0.1):
-                same(ours(x, labels, weight, reduction, -100, smoothing), F.cross_entropy(x, labels, weight, reduction=name, label_smoothing=smoothing), 1e-5)
+                same(
+                    ours(x, labels, weight, reduction, -100, smoothing),
+                    F.cross_entropy(x, labels, weight, reduction=name, label_smoothing=smoothing),
+                    1e-5,
+                )
     same(ours(x, x.softmax(1), w, reduction, -100, 0.2), F.cross_entropy(x, x.softmax(1), w, reduction=name, label_smoothing=0.2), 1e-5)
     same(ours(x[0], torch.tensor(3), None, reduction, -100, 0.1), F.cross_entropy(x[0], torch.tensor(3), reduction=name, label_smoothing=0.1), 1e-5)
 

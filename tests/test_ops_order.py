@@ -10,7 +10,9 @@ from autofix.surgery.ops_order import ORDER_DECOMPOSITIONS, QUANTILE_OVERRIDES
 from autofix.surgery.ops_order_counts import COUNT_OVERRIDES
 from autofix.surgery.ops_scan import SCAN_DECOMPOSITIONS
 
-SPECIAL = torch.tensor([[1, math.nan, 3, math.inf, -math.inf, math.nan, 0, -0.0, 2], [0.0] * 9, [math.inf, 5, math.inf, 1, math.inf, 2, 2, 2, math.nan]])
+SPECIAL = torch.tensor(
+    [[1, math.nan, 3, math.inf, -math.inf, math.nan, 0, -0.0, 2], [0.0] * 9, [math.inf, 5, math.inf, 1, math.inf, 2, 2, 2, math.nan]]
+)
 PLAIN = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
 TIES = torch.randint(0, 4, (3, 9), generator=torch.Generator().manual_seed(1)).float()
 INTS = torch.randint(-3, 3, (4, 6), generator=torch.Generator().manual_seed(2))
@@ -34,7 +36,10 @@ def same(ours, theirs, tolerance=1e-6):
 def test_sorts_scans_and_ranks(x):
     for dim in (0, 1):
         for descending in (False, True):
-            same(ORDER_DECOMPOSITIONS["aten.sort.stable"](x, stable=True, dim=dim, descending=descending), tuple(torch.sort(x, dim=dim, stable=True, descending=descending)))
+            same(
+                ORDER_DECOMPOSITIONS["aten.sort.stable"](x, stable=True, dim=dim, descending=descending),
+                tuple(torch.sort(x, dim=dim, stable=True, descending=descending)),
+            )
         same(ORDER_DECOMPOSITIONS["aten.median.dim"](x, dim)[0], torch.median(x, dim)[0])
         same(ORDER_DECOMPOSITIONS["aten.nanmedian.dim"](x, dim, True)[0], torch.nanmedian(x, dim, True)[0])
         same(ORDER_DECOMPOSITIONS["aten.kthvalue.default"](x, 1, dim)[0], torch.kthvalue(x, 1, dim)[0])
@@ -42,7 +47,11 @@ def test_sorts_scans_and_ranks(x):
         same(SCAN_DECOMPOSITIONS["aten.cummin.default"](x, dim), tuple(torch.cummin(x, dim)))
         same(SCAN_DECOMPOSITIONS["aten.cumprod.default"](x, dim), torch.cumprod(x, dim))
         if x.dtype.is_floating_point:
-            same(SCAN_DECOMPOSITIONS["aten.logcumsumexp.default"](x * 100, dim), torch.logcumsumexp(x * 100, dim), 1e-3 if x.dtype == torch.half else 1e-5)
+            same(
+                SCAN_DECOMPOSITIONS["aten.logcumsumexp.default"](x * 100, dim),
+                torch.logcumsumexp(x * 100, dim),
+                1e-3 if x.dtype == torch.half else 1e-5,
+            )
     same(ORDER_DECOMPOSITIONS["aten.median.default"](x), torch.median(x))
     same(ORDER_DECOMPOSITIONS["aten.nanmedian.default"](x), torch.nanmedian(x))
 
@@ -59,10 +68,20 @@ def test_products_overflow_and_underflow_as_atens_do():
 
 @pytest.mark.parametrize("right", [False, True])
 def test_binary_search(right):
-    for sequence, values in ((PLAIN.sort(1)[0], PLAIN), (TIES.sort(1)[0], TIES), (PLAIN[0].sort()[0], PLAIN), (SPECIAL.sort(1)[0], SPECIAL), (PLAIN[:, :0], PLAIN), (torch.arange(5), INTS)):
+    for sequence, values in (
+        (PLAIN.sort(1)[0], PLAIN),
+        (TIES.sort(1)[0], TIES),
+        (PLAIN[0].sort()[0], PLAIN),
+        (SPECIAL.sort(1)[0], SPECIAL),
+        (PLAIN[:, :0], PLAIN),
+        (torch.arange(5), INTS),
+    ):
         same(ORDER_DECOMPOSITIONS["aten.searchsorted.Tensor"](sequence, values, right=right), torch.searchsorted(sequence, values, right=right))
     edges = torch.tensor([-1.0, 0.0, 0.5])
-    same(ORDER_DECOMPOSITIONS["aten.bucketize.Tensor"](PLAIN, edges, right=right, out_int32=True), torch.bucketize(PLAIN, edges, right=right, out_int32=True))
+    same(
+        ORDER_DECOMPOSITIONS["aten.bucketize.Tensor"](PLAIN, edges, right=right, out_int32=True),
+        torch.bucketize(PLAIN, edges, right=right, out_int32=True),
+    )
 
 
 @pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])

@@ -51,7 +51,11 @@ def test_interpolation_to_a_size(size, count):
     for align in (False, True):
         same(TABLE["aten.upsample_linear1d.default"](x, [count], align), F.interpolate(x, count, mode="linear", align_corners=align), 1e-4)
         for mode in ("bilinear", "bicubic"):
-            same(TABLE[f"aten.upsample_{mode}2d.default"](plane, [count, 7], align), F.interpolate(plane, (count, 7), mode=mode, align_corners=align), 1e-4)
+            same(
+                TABLE[f"aten.upsample_{mode}2d.default"](plane, [count, 7], align),
+                F.interpolate(plane, (count, 7), mode=mode, align_corners=align),
+                1e-4,
+            )
             theirs = F.interpolate(plane, (count, 7), mode=mode, align_corners=align, antialias=True)
             same(TABLE[f"aten._upsample_{mode}2d_aa.default"](plane, [count, 7], align), theirs, 1e-4)
 
@@ -65,7 +69,9 @@ def test_interpolation_by_a_factor(scale):
         same(TABLE["aten._upsample_nearest_exact2d.vec"](x, None, both), F.interpolate(x, scale_factor=scale, mode="nearest-exact"))
         for mode in ("bilinear", "bicubic"):
             same(TABLE[f"aten.upsample_{mode}2d.vec"](x, None, False, both), F.interpolate(x, scale_factor=scale, mode=mode), 1e-4)
-            same(TABLE[f"aten._upsample_{mode}2d_aa.vec"](x, None, False, both), F.interpolate(x, scale_factor=scale, mode=mode, antialias=True), 1e-4)
+            same(
+                TABLE[f"aten._upsample_{mode}2d_aa.vec"](x, None, False, both), F.interpolate(x, scale_factor=scale, mode=mode, antialias=True), 1e-4
+            )
 
 
 @pytest.mark.parametrize("align", [False, True])
@@ -76,7 +82,9 @@ def test_grids(align):
     volume, grid = normal(2, 3, 4, 5, 6), normal(2, 3, 4, 5, 3, seed=1) * 1.5
     grid[0, 0, 0, 0] = math.nan
     for mode, padding in itertools.product(range(2), range(3)):
-        theirs = F.grid_sample(volume, grid, mode=("bilinear", "nearest")[mode], padding_mode=("zeros", "border", "reflection")[padding], align_corners=align)
+        theirs = F.grid_sample(
+            volume, grid, mode=("bilinear", "nearest")[mode], padding_mode=("zeros", "border", "reflection")[padding], align_corners=align
+        )
         same(grid_sample_volume(volume, grid, mode, padding, align), theirs, 1e-4)
 
 

@@ -69,7 +69,9 @@ def test_inverses_at_the_edges_too():
 
 
 def test_incomplete_gamma_with_every_pair_of_edges():
-    a, x = torch.meshgrid(torch.tensor([0.0, 0.5, 1, 30, 300, math.inf, math.nan, -1]), torch.tensor([0.0, 0.5, 1, 25, 310, math.inf, math.nan, -1]), indexing="ij")
+    a, x = torch.meshgrid(
+        torch.tensor([0.0, 0.5, 1, 30, 300, math.inf, math.nan, -1]), torch.tensor([0.0, 0.5, 1, 25, 310, math.inf, math.nan, -1]), indexing="ij"
+    )
     agree(TABLE["aten.igamma.default"](a, x), torch.igamma(a, x), torch.igamma(a.double(), x.double()))
     agree(TABLE["aten.igammac.default"](a, x), torch.igammac(a, x), torch.igammac(a.double(), x.double()))
 

@@ -80,8 +80,8 @@ def hypot(x: Tensor, y: Tensor) -> Tensor:
 def nextafter(x: Tensor, y: Tensor) -> Tensor:
     """aten.nextafter of float32."""
     if x.dtype != torch.float32:
-        return NotImplemented
-    a, b = torch.broadcast_tensors(x.to(torch.float64), y.to(torch.float64))
+        return NotImplemented  # type: ignore[no-any-return]
+    a, b = torch.broadcast_tensors(x.to(torch.float64), y.to(torch.float64))  # type: ignore[no-untyped-call]
     least = 2.0**-149
     size = torch.where(a.abs() == math.inf, 2.0**128, a.abs())
     m, e = fraction_and_exponent(size)
@@ -110,17 +110,17 @@ def euclid_open(a: Tensor, b: Tensor) -> Tensor:
 def gcd(x: Tensor, y: Tensor) -> Tensor:
     """aten.gcd."""
     dtype = torch.promote_types(x.dtype, y.dtype)
-    a, b = torch.broadcast_tensors(x.to(torch.int64).abs(), y.to(torch.int64).abs())
+    a, b = torch.broadcast_tensors(x.to(torch.int64).abs(), y.to(torch.int64).abs())  # type: ignore[no-untyped-call]
     return loop_until(euclid_step, euclid_open, (a, b))[0].to(dtype)
 
 
 def lcm(x: Tensor, y: Tensor) -> Tensor:
     """aten.lcm."""
     dtype = torch.promote_types(x.dtype, y.dtype)
-    a, b = torch.broadcast_tensors(x.to(torch.int64), y.to(torch.int64))
+    a, b = torch.broadcast_tensors(x.to(torch.int64), y.to(torch.int64))  # type: ignore[no-untyped-call]
     divisor = loop_until(euclid_step, euclid_open, (a.abs(), b.abs()))[0]
     safe = torch.where(divisor == 0, 1, divisor)
-    return ((a - torch.remainder(a, safe)) // safe * b).abs().to(dtype)
+    return ((a - torch.remainder(a, safe)) // safe * b).abs().to(dtype)  # type: ignore[no-any-return]
 
 
 def int_width(dtype: torch.dtype) -> int:
@@ -231,7 +231,7 @@ def view_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
         return wrapped(float_bits(x), torch.int32)
     if x.dtype == torch.int32 and dtype == torch.float32:
         return bits_float(x)
-    return NotImplemented
+    return NotImplemented  # type: ignore[no-any-return]
 
 
 BIT_DECOMPOSITIONS = {

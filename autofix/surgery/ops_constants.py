@@ -18,7 +18,7 @@ def scalar_tensor_exact(s: Any, dtype: int = -1, layout: str = "", device: str =
             return op.Constant(value=onnx.numpy_helper.from_array(value.astype(np.float64)))
         if isinstance(s, float):
             value = value.astype(np.float32)
-        return op.Cast(op.Constant(value=onnx.numpy_helper.from_array(value)), to=wanted)
+        return op.Cast(op.Constant(value=onnx.numpy_helper.from_array(value)), to=wanted)  # type: ignore[type-var]
     return op.Cast(s, to=wanted)
 
 

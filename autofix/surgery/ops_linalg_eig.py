@@ -21,7 +21,8 @@ JACOBI_SWEEPS = 24
 
 
 def tournament(n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For n columns padded to an even N: the partner of each place, the place each column is taken from for the next round, +1/-1 for first/second of a pair.
+    """For n columns padded to an even N: the partner of each place, the place each column is taken from for the next round, +1/-1 for
+    first/second of a pair.
 
     Place i is paired with place N - 1 - i; column 0 stays while the others move on by one, so that N - 1 rounds pair all.
     """
@@ -108,9 +109,20 @@ def eigh(a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, Te
 
 
 def svd_round(
-    k: Tensor, last: Tensor, off: Tensor, worst: Tensor, tags: Tensor, a: Tensor, v: Tensor, sweep: Tensor, partner: Tensor, following: Tensor, side: Tensor
+    k: Tensor,
+    last: Tensor,
+    off: Tensor,
+    worst: Tensor,
+    tags: Tensor,
+    a: Tensor,
+    v: Tensor,
+    sweep: Tensor,
+    partner: Tensor,
+    following: Tensor,
+    side: Tensor,
 ) -> tuple[Tensor, ...]:
-    """One round of one-sided rotations on the columns of a [B, m, N]; worst: greatest squared cosine between columns in this sweep, off: in the last one."""
+    """One round of one-sided rotations on the columns of a [B, m, N]; worst: greatest squared cosine between columns in this sweep, off:
+    in the last one."""
     other = a.index_select(2, partner)
     app, apq = (a * a).sum(1), (a * other).sum(1)
     aqq = app.index_select(1, partner)
@@ -148,7 +160,7 @@ def svd_thin(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         v, s, u = svd_thin(a.mT)
         return u, s, v
     us, s, v = svd_jacobi(a)
-    k = torch.sym_min(m, n)
+    k = torch.sym_min(m, n)  # type: ignore[no-untyped-call]
     us, s, v = us.narrow(2, 0, k), s.narrow(1, 0, k), v.narrow(2, 0, k)
     row = s.unsqueeze(1)
     return us / torch.where(row == 0, 1.0, row), s, v
@@ -176,7 +188,7 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, driver:
 
 def cutoff(s: Tensor, m: int, n: int, dtype: torch.dtype, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
     """The magnitude [B..., 1] up to which singular values count as 0; s [B..., k]; defaults as torch.linalg.pinv's."""
-    eps = torch.sym_max(m, n) * torch.finfo(dtype).eps
+    eps = torch.sym_max(m, n) * torch.finfo(dtype).eps  # type: ignore[no-untyped-call]
     most = torch.cat([s, torch.zeros_like(s.sum(-1, keepdim=True))], -1).amax(-1, keepdim=True)
     floor = torch.zeros((), dtype=s.dtype) if atol is None else atol.to(s.dtype).unsqueeze(-1)
     if rtol is not None:
@@ -230,7 +242,8 @@ def squarings_left(k: Tensor, last: Tensor, x: Tensor, times: Tensor) -> Tensor:
 
 
 def matrix_exp(a: Tensor) -> Tensor:
-    """aten.linalg_matrix_exp: scaling to norm 1/2, Taylor polynomial of degree 14 (remainder below 1e-17), squaring (Higham, Functions of Matrices, 10.3)."""
+    """aten.linalg_matrix_exp: scaling to norm 1/2, Taylor polynomial of degree 14 (remainder below 1e-17), squaring (Higham, Functions of
+    Matrices, 10.3)."""
     x = flatten_batch(a.to(torch.float64))
     n = a.shape[-1]
     norm = torch.cat([x.abs().sum(1), torch.zeros_like(x.sum((1, 2)).unsqueeze(-1))], 1).amax(1).reshape(-1, 1, 1)

@@ -20,7 +20,8 @@ def row_picked(a: Tensor, chosen: Tensor) -> Tensor:
 
 
 def lu_step(k: Tensor, a: Tensor, perm: Tensor, pivots: Tensor, sign: Tensor, rows: Tensor, cols: Tensor, steps: Tensor) -> tuple[Tensor, ...]:
-    """One column of elimination: a [B, m, n] packed factors, perm [B, m, 1] rows of P A, pivots [B, steps] 0-based, sign [B, 1, 1] of the permutation.
+    """One column of elimination: a [B, m, n] packed factors, perm [B, m, 1] rows of P A, pivots [B, steps] 0-based, sign [B, 1, 1] of the
+    permutation.
 
     rows [m, 1], cols [n] and steps [min(m, n)] count from 0.
     """
@@ -43,7 +44,7 @@ def lu_step(k: Tensor, a: Tensor, perm: Tensor, pivots: Tensor, sign: Tensor, ro
 def lu_factors(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """P a = L U for a float64 [B, m, n]: packed [B, m, n], perm [B, m], pivots [B, min(m, n)] (0-based), sign [B]."""
     b, m, n = a.shape
-    count = torch.sym_min(m, n)
+    count = torch.sym_min(m, n)  # type: ignore[no-untyped-call]
     rows, cols, steps = torch.arange(m), torch.arange(n), torch.arange(count)
     start = (a, rows.unsqueeze(-1).expand(b, m, 1), steps.expand(b, count), torch.ones(b, 1, 1, dtype=a.dtype))
     packed, perm, pivots, sign = loop_steps(lu_step, count, start, (rows.unsqueeze(-1), cols, steps))
@@ -70,7 +71,7 @@ def triangle_solved(a: Tensor, rhs: Tensor, upper: bool, unit: bool) -> Tensor:
 
 def batches_matched(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """a [*, m, n] and b [*, p, q] as float64 with one broadcast, flattened batch axis, and that batch shape."""
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
     a = a.to(torch.float64).expand(*batch, *a.shape[-2:])
     b = b.to(torch.float64).expand(*batch, *b.shape[-2:])
     return flatten_batch(a), flatten_batch(b), tuple(batch)
@@ -155,7 +156,7 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 def split_packed(packed: Tensor) -> tuple[Tensor, Tensor]:
     """L [*, m, k] with unit diagonal and U [*, k, n] of a packed factorization, k = min(m, n)."""
     m, n = packed.shape[-2:]
-    k = torch.sym_min(m, n)
+    k = torch.sym_min(m, n)  # type: ignore[no-untyped-call]
     lower = packed.narrow(-1, 0, k).tril(-1) + torch.eye(m, k, dtype=packed.dtype)
     return lower, packed.narrow(-2, 0, k).triu()
 
@@ -225,7 +226,8 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 def triangular_solve_old(b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> tuple[Tensor, Tensor]:
     """aten.triangular_solve: (x, copy of a)."""
     used = a.mT if transpose else a
-    return solve_triangular(used, b, upper=upper != transpose, unitriangular=unitriangular), a.expand(*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *a.shape[-2:]).clone()
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    return solve_triangular(used, b, upper=upper != transpose, unitriangular=unitriangular), a.expand(*batch, *a.shape[-2:]).clone()
 
 
 def solve_plain(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:

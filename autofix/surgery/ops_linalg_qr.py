@@ -75,7 +75,7 @@ def householder_step(k: Tensor, a: Tensor, tau: Tensor, rows: Tensor, cols: Tens
 def householder_factors(a: Tensor) -> tuple[Tensor, Tensor]:
     """LAPACK's geqrf of a float64 [B, m, n]: R over the reflectors [B, m, n], and tau [B, min(m, n)]."""
     b, m, n = a.shape
-    count = torch.sym_min(m, n)
+    count = torch.sym_min(m, n)  # type: ignore[no-untyped-call]
     rows, cols, steps = torch.arange(m), torch.arange(n), torch.arange(count)
     packed, tau = loop_steps(householder_step, count, (a, torch.zeros(b, count, dtype=a.dtype)), (rows.unsqueeze(-1), cols, steps))
     return packed, tau
@@ -105,7 +105,7 @@ def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """aten.linalg_qr: (Q, R); Q is empty for mode "r"."""
     head, (m, n) = tuple(a.shape[:-2]), a.shape[-2:]
     packed, tau = householder_factors(flatten_batch(a.to(torch.float64)))
-    k = torch.sym_min(m, n)
+    k = torch.sym_min(m, n)  # type: ignore[no-untyped-call]
     width = m if mode == "complete" else k
     upper = packed.triu().reshape(a.shape).to(a.dtype)
     r = upper if mode == "complete" else upper.narrow(-2, 0, k)
@@ -131,7 +131,9 @@ def householder_product(packed: Tensor, tau: Tensor) -> Tensor:
 def ormqr(packed: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """aten.ormqr: Q other, Q^T other, other Q or other Q^T."""
     x = other if left else other.mT
-    y = reflected(flatten_batch(packed.to(torch.float64)), flatten_batch(tau.to(torch.float64), 1), flatten_batch(x.to(torch.float64)), transpose == left)
+    y = reflected(
+        flatten_batch(packed.to(torch.float64)), flatten_batch(tau.to(torch.float64), 1), flatten_batch(x.to(torch.float64)), transpose == left
+    )
     y = y.reshape(x.shape).to(other.dtype)
     return y if left else y.mT
 

@@ -36,8 +36,12 @@ def loop_steps(body: Callable[..., Sequence[Tensor]], count: int, state: Sequenc
     def step(k: Tensor, last: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         return (k + 1, last.clone(), *body(k, *rest))
 
-    start = (torch.zeros((), dtype=torch.int64), torch.full((), count, dtype=torch.int64), *(s.clone(memory_format=torch.contiguous_format) for s in state))
-    return tuple(while_loop_op(more, step, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra))[2:])
+    start = (
+        torch.zeros((), dtype=torch.int64),
+        torch.full((), count, dtype=torch.int64),
+        *(s.clone(memory_format=torch.contiguous_format) for s in state),
+    )
+    return tuple(while_loop_op(more, step, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra))[2:])  # type: ignore[arg-type]
 
 
 def loop_until(
@@ -47,7 +51,7 @@ def loop_until(
     from torch._higher_order_ops.while_loop import while_loop_op
 
     start = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
-    return tuple(while_loop_op(more, body, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra)))
+    return tuple(while_loop_op(more, body, start, tuple(e.clone(memory_format=torch.contiguous_format) for e in extra)))  # type: ignore[arg-type]
 
 
 def flatten_batch(a: Tensor, keep: int = 2) -> Tensor:

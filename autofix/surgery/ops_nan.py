@@ -9,6 +9,13 @@ import math
 from typing import Any
 
 
+def onnx_operators() -> Any:
+    """onnxscript's operators, untyped."""
+    from onnxscript import opset18
+
+    return opset18
+
+
 def is_floating(x: Any) -> bool:
     """Whether an ONNX value has a floating dtype that can hold NaN."""
     return str(getattr(x.dtype, "name", x.dtype)) in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16")
@@ -23,7 +30,7 @@ def axes_list(x: Any, dim: Any) -> list[int]:
 
 def reduce_keeping_nan(x: Any, dim: Any, keepdim: bool, greatest: bool) -> Any:
     """ReduceMax or ReduceMin over axes, NaN where an entry is NaN."""
-    from onnxscript import opset18 as op
+    op = onnx_operators()
 
     axes = axes_list(x, dim)
     if not axes:
@@ -38,7 +45,7 @@ def reduce_keeping_nan(x: Any, dim: Any, keepdim: bool, greatest: bool) -> Any:
 
 def place_keeping_nan(x: Any, axis: int, greatest: bool) -> Any:
     """ArgMax or ArgMin along an axis, kept with size 1; of several NaN the first."""
-    from onnxscript import opset18 as op
+    op = onnx_operators()
 
     if not is_floating(x):
         return op.ArgMax(x, axis=axis, keepdims=1) if greatest else op.ArgMin(x, axis=axis, keepdims=1)
@@ -52,7 +59,7 @@ def place_keeping_nan(x: Any, axis: int, greatest: bool) -> Any:
 
 def both_along(x: Any, dim: int, keepdim: bool, greatest: bool) -> tuple[Any, Any]:
     """(values, indices) of max or min along an axis."""
-    from onnxscript import opset18 as op
+    op = onnx_operators()
 
     if len(x.shape) == 0:
         return op.Identity(x), op.Constant(value_int=0)
@@ -66,7 +73,7 @@ def both_along(x: Any, dim: int, keepdim: bool, greatest: bool) -> tuple[Any, An
 
 def place_of(x: Any, dim: Any, keepdim: bool, greatest: bool) -> Any:
     """argmax or argmin along an axis, or in the flattened tensor."""
-    from onnxscript import opset18 as op
+    op = onnx_operators()
 
     if len(x.shape) == 0:
         return op.Constant(value_int=0)

@@ -1,6 +1,7 @@
 """Elementwise functions whose usual ONNX forms lose digits, overflow, or part from ATen at zeros, infinities and NaN.
 
-Computed in float64 where rounding matters; the forms are those of Goldberg (ACM Computing Surveys 23, 1991) for log1p, and max + log1p(exp(-gap)) for sums of
+Computed in float64 where rounding matters; the forms are those of Goldberg (ACM Computing Surveys 23, 1991) for log1p, and max +
+log1p(exp(-gap)) for sums of
 exponentials.
 """
 
@@ -110,7 +111,9 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
     return reduced_loss((t - 1.0) * left - t * right, weight, reduction).to(x.dtype)
 
 
-def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 1) -> Tensor:
+def binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
     """aten.binary_cross_entropy_with_logits."""
     z, t = x.to(torch.float64), target.to(torch.float64)
     scale = 1.0 if pos_weight is None else (pos_weight.to(torch.float64) - 1.0) * t + 1.0
@@ -136,7 +139,7 @@ def atan_double(t: Tensor) -> Tensor:
 def atan2(y: Tensor, x: Tensor) -> Tensor:
     """aten.atan2, by octants; the signs of zeros count."""
     dtype = result_dtype(y, x)
-    b, a = torch.broadcast_tensors(y.to(dtype).to(torch.float64), x.to(dtype).to(torch.float64))
+    b, a = torch.broadcast_tensors(y.to(dtype).to(torch.float64), x.to(dtype).to(torch.float64))  # type: ignore[no-untyped-call]
     high, low = b.abs(), a.abs()
     steep = high > low
     top, bottom = torch.where(steep, low, high), torch.where(steep, high, low)
@@ -177,8 +180,8 @@ def fmod(x: Tensor, y: Tensor) -> Tensor:
     """aten.fmod.Tensor of float32 and half precision: taken in float64."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     if not dtype.is_floating_point or dtype == torch.float64:
-        return NotImplemented
-    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+        return NotImplemented  # type: ignore[no-any-return]
+    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))  # type: ignore[no-untyped-call]
     return fmod_exact(a, b)
 
 
@@ -186,8 +189,8 @@ def remainder(x: Tensor, y: Tensor) -> Tensor:
     """aten.remainder.Tensor of float32 and half precision: fmod, moved to the divisor's sign."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     if not dtype.is_floating_point or dtype == torch.float64:
-        return NotImplemented
-    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+        return NotImplemented  # type: ignore[no-any-return]
+    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))  # type: ignore[no-untyped-call]
     rest = fmod_exact(a, b)
     return torch.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
 
@@ -203,8 +206,8 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
         return floor_divide(x, torch.full((), y, dtype=x.dtype)) if x.dtype.is_floating_point else NotImplemented
     dtype = torch.promote_types(x.dtype, y.dtype)
     if not dtype.is_floating_point or dtype == torch.float64:
-        return NotImplemented
-    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+        return NotImplemented  # type: ignore[no-any-return]
+    a, b = torch.broadcast_tensors(x.to(dtype), y.to(dtype))  # type: ignore[no-untyped-call]
     rest = fmod_exact(a, b)
     whole = (a - rest) / b
     whole = torch.where((rest != 0) & ((b < 0) != (rest < 0)), whole - 1.0, whole)
@@ -217,7 +220,7 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
     """aten.div.Tensor_mode and .Scalar_mode with "floor"."""
     if rounding_mode != "floor" or not x.dtype.is_floating_point:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return floor_divide(x, y)
 
 
@@ -238,7 +241,7 @@ def greater(x: Tensor, y: Tensor) -> Tensor:
 def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
     """aten.clamp of float tensors: infinities and NaN pass where no bound stops them."""
     if not x.dtype.is_floating_point:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     y = x if min is None else torch.where(x < min, torch.full((), min, dtype=x.dtype), x)
     return y if max is None else torch.where(y > max, torch.full((), max, dtype=x.dtype), y)
 

@@ -209,12 +209,16 @@ def quantile_like(x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolati
     return result.movedim(-1, 0).reshape([points.numel(), *shape])
 
 
-def quantile_plain(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out: None = None) -> Tensor:
+def quantile_plain(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out: None = None
+) -> Tensor:
     """torch.quantile, whose own body tests the value of q."""
     return quantile_like(input, q, dim, keepdim, interpolation, False)
 
 
-def nanquantile_plain(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out: None = None) -> Tensor:
+def nanquantile_plain(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", out: None = None
+) -> Tensor:
     """torch.nanquantile."""
     return quantile_like(input, q, dim, keepdim, interpolation, True)
 

@@ -15,7 +15,7 @@ def bincount_sized(input: Tensor, weights: Tensor | None = None, minlength: int 
     entries = input.to(torch.int64)
     length = torch.cat([entries, torch.full((1,), minlength - 1, dtype=torch.int64)]).amax(0) + 1
     size = length.item()
-    torch._check(size >= minlength)
+    torch._check(size >= minlength)  # type: ignore[no-untyped-call]
     if weights is None:
         return torch.zeros(size, dtype=torch.int64).scatter_add(0, entries, torch.ones_like(entries))  # type: ignore[arg-type]
     dtype = torch.float32 if weights.dtype == torch.float32 else torch.float64
@@ -51,7 +51,7 @@ def histogram_counted(
     hist = torch.zeros_like(edges.narrow(0, 0, count)).scatter_add(0, bin_of, torch.where(inside, mass, 0.0))
     if density:
         hist = hist / hist.sum() / (edges.narrow(0, 1, count) - edges.narrow(0, 0, count))
-    return torch.return_types.histogram((hist, edges))  # type: ignore[attr-defined]
+    return torch.return_types.histogram((hist, edges))
 
 
 def cov_plain(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:

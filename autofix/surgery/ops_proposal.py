@@ -27,7 +27,8 @@ OVERLOAD_MATTERS = ("aten.view.dtype", "aten.div.Tensor_mode", "aten.div.Scalar_
 
 
 def operator_key(name: str) -> str:
-    """The name that an operator shares with its variants: "aten._linalg_solve_ex.default", "linalg_solve" and "prims.linalg_solve.default" have one key."""
+    """The name that an operator shares with its variants: "aten._linalg_solve_ex.default", "linalg_solve" and "prims.linalg_solve.default"
+    have one key."""
     if name in OVERLOAD_MATTERS:
         return name
     parts = name.split(".")

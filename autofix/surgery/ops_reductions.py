@@ -1,4 +1,5 @@
-"""Reductions, products with beta = 0, losses, normalisation and attention as ATen defines them in the cases that the exporter drops or ONNX Runtime differs in."""
+"""Reductions, products with beta = 0, losses, normalisation and attention as ATen defines them in the cases that the exporter drops or
+ONNX Runtime differs in."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def sum_half(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.
     """aten.sum.dim_IntList of half precision: summed in float32, given back in its own dtype."""
     wanted = dtype or x.dtype
     if not is_half(wanted):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return torch.sum(x.to(torch.float32), axes_of(x, dim), keepdim).to(wanted)
 
 
@@ -46,7 +47,7 @@ def mean(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | Non
     wanted = dtype or x.dtype
     axes = axes_of(x, dim)
     if not is_half(wanted) and not may_be_empty(x, axes):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     work = x.to(torch.float32 if is_half(wanted) else wanted)
     count = math.prod(x.shape[a] for a in axes) if x.ndim else 1
     return (work.sum(axes, keepdim) / count).to(wanted)
@@ -93,7 +94,7 @@ def product_without(name: str) -> Callable[..., Any]:
 
     def product(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
         if beta != 0:
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         if name == "addbmm":
             value = torch.bmm(a, b).sum(0)
         elif name == "addr":
@@ -105,7 +106,9 @@ def product_without(name: str) -> Callable[..., Any]:
     return product
 
 
-def cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
+def cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Tensor:
     """aten.cross_entropy_loss with every option: class weights, ignored labels, smoothing, class probabilities."""
     axis = 1 if x.ndim > 1 else 0
     classes = x.shape[axis]
@@ -170,7 +173,7 @@ def attention(
 ) -> Tensor:
     """aten.scaled_dot_product_attention: rows with every key masked give 0, as ATen's safe softmax."""
     if dropout_p > 0:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 
 def ratio(size: int, count: int, scale: float | None, dtype: torch.dtype = torch.float32, same: bool = True) -> Tensor:
-    """Input steps per output step, 0-d; `same`: 1 where the sizes are equal, whatever the scale (ATen does so except for nearest-exact and bicubic)."""
+    """Input steps per output step, 0-d; `same`: 1 where the sizes are equal, whatever the scale (ATen does so except for nearest-exact and
+    bicubic)."""
     if scale is not None and scale > 0:
         step = torch.full((), 1.0 / scale, dtype=torch.float64).to(dtype)
         equal = torch.scalar_tensor(size, dtype=dtype) == torch.scalar_tensor(count, dtype=dtype)
@@ -92,7 +93,9 @@ def weighted_windows(x: Tensor, dim: int, places: Tensor, weights: Tensor, insid
     return torch.where(inside.reshape(shape), taken * weights.reshape(shape), 0.0).sum(dim + 1)
 
 
-def antialias_axis(x: Tensor, dim: int, count: int, scale: float | None, align_corners: bool, reach: int, kernel: Callable[[Tensor], Tensor]) -> Tensor:
+def antialias_axis(
+    x: Tensor, dim: int, count: int, scale: float | None, align_corners: bool, reach: int, kernel: Callable[[Tensor], Tensor]
+) -> Tensor:
     """One axis of an antialiased resize; reach is half the kernel's width (1 linear, 2 cubic)."""
     size = x.shape[dim]
     dtype = x.dtype
@@ -108,12 +111,12 @@ def antialias_axis(x: Tensor, dim: int, count: int, scale: float | None, align_c
     first = torch.floor(torch.where(center - support + 0.5 < 0, 0.0, center - support + 0.5))
     last = torch.floor(torch.where(center + support + 0.5 > size, float_of(size, dtype), center + support + 0.5))
     if align_corners:
-        spans = torch.sym_max(count - 1, 1)
-        width = 2 * reach * torch.sym_max(1, (size + spans - 2) // spans) + 2
+        spans = torch.sym_max(count - 1, 1)  # type: ignore[no-untyped-call]
+        width = 2 * reach * torch.sym_max(1, (size + spans - 2) // spans) + 2  # type: ignore[no-untyped-call]
     elif scale is not None and scale > 0:
         width = 2 * reach * max(1, math.ceil(1.0 / scale)) + 2
     else:
-        width = 2 * reach * torch.sym_max(1, (size + count - 1) // count) + 2
+        width = 2 * reach * torch.sym_max(1, (size + count - 1) // count) + 2  # type: ignore[no-untyped-call]
     offset = torch.arange(width).to(dtype)
     place = first.unsqueeze(-1) + offset
     inside = place < last.unsqueeze(-1)
@@ -175,4 +178,4 @@ def output_sizes(x: Tensor, output_size: Sequence[int] | None, scale_factors: Se
 
 def int_of_product(size: int, scale: float) -> int:
     """floor(size scale), for a symbolic size too."""
-    return int(size * scale) if isinstance(size, int) else torch.sym_int(size * scale)  # type: ignore[no-any-return]
+    return int(size * scale) if isinstance(size, int) else torch.sym_int(size * scale)

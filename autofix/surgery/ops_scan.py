@@ -113,7 +113,7 @@ def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """aten.cumsum: half precision, integers and bool, whose dtype the exporter gets wrong; float32 summed in float64."""
     wanted = scanned_dtype(x, dtype)
     if wanted == x.dtype and wanted in (torch.float64, torch.int64):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     work = torch.float64 if wanted.is_floating_point else torch.int64
     return torch.cumsum(x.to(wanted).to(work), dim).to(wanted)
 

@@ -72,7 +72,7 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: s
         return scatter_reduced(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce, include_self).reshape(())
     fits = matched_source(index, source)
     if include_self and reduce in ("prod", "amax", "amin") and fits is source:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return scatter_reduced(x, dim, index, fits, reduce, include_self)
 
 
@@ -146,7 +146,7 @@ def segment_reduce(
 ) -> Tensor:
     """aten.segment_reduce along the first axis, for one list of lengths or offsets."""
     if axis != 0 or (lengths is None and offsets is None):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     if lengths is not None:
         ends = lengths.to(torch.int64).cumsum(0)
     else:

@@ -120,7 +120,7 @@ def zeta_low(q: Tensor, total: Tensor, s: Tensor) -> Tensor:
 def zeta(s: Tensor, q: Tensor) -> Tensor:
     """aten.special_zeta (for negative q, s must be an integer, as in PyTorch)."""
     dtype = result_dtype(s, q)
-    a, b = torch.broadcast_tensors(s.to(torch.float64), q.to(torch.float64))
+    a, b = torch.broadcast_tensors(s.to(torch.float64), q.to(torch.float64))  # type: ignore[no-untyped-call]
     whole = b == torch.floor(b)
     bad = (b < 0) & ~whole & (a != torch.floor(a))
     start = torch.where((b <= 0) & whole | bad | ~(b > -1e6), 1.0, b)
@@ -171,7 +171,9 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     return torch.where(is_infinite(z), ends, value).to(result_dtype(x))
 
 
-def igamma_step(k: Tensor, rest: Tensor, term: Tensor, total: Tensor, c: Tensor, d: Tensor, h: Tensor, a: Tensor, x: Tensor, low: Tensor) -> tuple[Tensor, ...]:
+def igamma_step(
+    k: Tensor, rest: Tensor, term: Tensor, total: Tensor, c: Tensor, d: Tensor, h: Tensor, a: Tensor, x: Tensor, low: Tensor
+) -> tuple[Tensor, ...]:
     """One term of the power series (6.5.29), and one of the continued fraction (6.5.31) by Lentz's method."""
     n = k.to(torch.float64)
     term = term * x / (a + n)
@@ -194,7 +196,7 @@ def igamma_open(k: Tensor, rest: Tensor, *others: Tensor) -> Tensor:
 
 def igamma_both(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The regularized incomplete gamma functions P(a, x) and Q(a, x), float64."""
-    a, x = torch.broadcast_tensors(a.to(torch.float64), x.to(torch.float64))
+    a, x = torch.broadcast_tensors(a.to(torch.float64), x.to(torch.float64))  # type: ignore[no-untyped-call]
     plain = plain_pair(a, x)
     b, y = torch.where(plain, a, 1.0), torch.where(plain, x, 1.0)
     low = y < b + 1.0

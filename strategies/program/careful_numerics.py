@@ -140,15 +140,27 @@ dynamic_shapes = {"x": {0: "n"}, "labels": {0: "n"}}
 class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
-    When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod, floor division, pow of integers,
-    cross entropy with label smoothing, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
+    When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
+    floor division, pow of integers,
+    cross entropy with label smoothing, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key
+    masked, means and any
     over nothing, sums of half precision, maxima of NaN.
 
-    Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's div_floor_floating for floor
+    Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
+    div_floor_floating for floor
     division; safe softmax for attention).
     """
 
-    treats = ("mismatch-at-example", "mismatch-at-other-values", "mismatch-at-other-sizes", "mismatch-nonfinite", "dtype-mismatch", "unsupported-operator", "convert-error", "decompose-error")
+    treats = (
+        "mismatch-at-example",
+        "mismatch-at-other-values",
+        "mismatch-at-other-sizes",
+        "mismatch-nonfinite",
+        "dtype-mismatch",
+        "unsupported-operator",
+        "convert-error",
+        "decompose-error",
+    )
     prior = 0.45
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
@@ -189,7 +201,20 @@ class CarefulNumerics(ProgramStrategy):
         return plan
 
     REPAIRS = (
-        Example(RATES, "mismatch-nonfinite", {"operators": ["aten.atan2.default", "aten.expm1.default", "aten.logaddexp.default", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self", "aten.xlogy.Tensor"]}),
+        Example(
+            RATES,
+            "mismatch-nonfinite",
+            {
+                "operators": [
+                    "aten.atan2.default",
+                    "aten.expm1.default",
+                    "aten.logaddexp.default",
+                    "aten.xlogy.Scalar_Other",
+                    "aten.xlogy.Scalar_Self",
+                    "aten.xlogy.Tensor",
+                ]
+            },
+        ),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default", "aten.sum.default", "aten.sum.dim_IntList"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)

@@ -41,19 +41,32 @@ dynamic_shapes = {"x": {0: "batch", 2: "n"}}
 class CutTransposed(ProgramStrategy):
     """Compute a transposed convolution with the greatest output padding and cut it to size.
 
-    When it helps: ConvTranspose with output_size taken from another tensor's dynamic shape: ONNX's ConvTranspose takes its output padding as a constant.
+    When it helps: ConvTranspose with output_size taken from another tensor's dynamic shape: ONNX's ConvTranspose takes its output padding
+    as a constant.
 
     Why it is safe: output padding only extends the result at its far end, so that every shorter result is a beginning of the longest.
     """
 
-    treats = ("unsupported-operator", "axis-specialized", "axis-fixed", "capture-error", "convert-error", "decompose-error", "data-dependent-branch", "run-error-at-other-sizes", "mismatch-at-other-sizes")
+    treats = (
+        "unsupported-operator",
+        "axis-specialized",
+        "axis-fixed",
+        "capture-error",
+        "convert-error",
+        "decompose-error",
+        "data-dependent-branch",
+        "run-error-at-other-sizes",
+        "mismatch-at-other-sizes",
+    )
     prior = 0.6
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         failing = evidence.fact("operator")
         if failing and "conv" not in failing:
             return
-        transposed = any(name.startswith("ConvTranspose") for name in evidence.modules) or any("conv_transpose" in name for name in evidence.operators)
+        transposed = any(name.startswith("ConvTranspose") for name in evidence.modules) or any(
+            "conv_transpose" in name for name in evidence.operators
+        )
         written = "\n".join(evidence.facts.get("sources", {}).values())
         if transposed or re.search(r"conv_transpose[123]d|ConvTranspose[123]d", written):
             yield self.fix()
@@ -66,4 +79,7 @@ class CutTransposed(ProgramStrategy):
         return plan
 
     REPAIRS = (Example(DECODER, "unsupported-operator"),)
-    DECLINES = (Diagnosis("axis-specialized", Stage.CAPTURE, {}), Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}))
+    DECLINES = (
+        Diagnosis("axis-specialized", Stage.CAPTURE, {}),
+        Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),
+    )

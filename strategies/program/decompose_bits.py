@@ -81,10 +81,12 @@ dynamic_shapes = {"packed": {0: "n"}}
 class DecomposeBits(ProgramStrategy):
     """Replace operators on sign, mantissa, exponent and bits by exact arithmetic in float64 and int64.
 
-    When it helps: frexp, copysign, signbit, hypot, nextafter, gcd, lcm, shifts of any integer dtype (negative numbers and uint8 included), view(dtype) between
+    When it helps: frexp, copysign, signbit, hypot, nextafter, gcd, lcm, shifts of any integer dtype (negative numbers and uint8 included),
+    view(dtype) between
     float32 and int32.
 
-    Why it is safe: powers of two, comparisons and whole quotients are exact in float64 and int64; the greatest common divisor is Euclid's; shifts are products and
+    Why it is safe: powers of two, comparisons and whole quotients are exact in float64 and int64; the greatest common divisor is Euclid's;
+    shifts are products and
     floor quotients modulo the width, as ATen defines them.
     """
 
@@ -122,7 +124,15 @@ class DecomposeBits(ProgramStrategy):
         return plan
 
     REPAIRS = (
-        Example(PARTS, "unsupported-operator", {"operators": ["aten.copysign.Scalar", "aten.copysign.Tensor", "aten.frexp.Tensor", "aten.gcd.default", "aten.view.dtype"]}),
-        Example(NIBBLES, "dtype-mismatch", {"operators": ["aten.__lshift__.Scalar", "aten.__lshift__.Tensor", "aten.__rshift__.Scalar", "aten.__rshift__.Tensor"]}),
+        Example(
+            PARTS,
+            "unsupported-operator",
+            {"operators": ["aten.copysign.Scalar", "aten.copysign.Tensor", "aten.frexp.Tensor", "aten.gcd.default", "aten.view.dtype"]},
+        ),
+        Example(
+            NIBBLES,
+            "dtype-mismatch",
+            {"operators": ["aten.__lshift__.Scalar", "aten.__lshift__.Tensor", "aten.__rshift__.Scalar", "aten.__rshift__.Tensor"]},
+        ),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)

@@ -102,7 +102,8 @@ class DecomposeLinalg(ProgramStrategy):
     torch builds on them (matrix_rank, cond, matrix_norm, tensorsolve, matrix_power with negative powers), at any batch and matrix size.
 
     Why it is safe: elimination pivots as LAPACK does, QR keeps LAPACK's signs, and float64 throughout makes the results at least as near to the truth
-    as PyTorch's (Golub and Van Loan, Matrix Computations, 4th edition, 3.4, 4.2, 5.2, 8.5, 8.6; Higham, Functions of Matrices, 10.3). Eigenvectors and
+    as PyTorch's (Golub and Van Loan, Matrix Computations, 4th edition, 3.4, 4.2, 5.2, 8.5, 8.6; Higham, Functions of Matrices, 10.3).
+    Eigenvectors and
     singular vectors are unique only up to sign; a model whose outputs depend on that sign fails verification.
     """
 
@@ -144,7 +145,16 @@ class DecomposeLinalg(ProgramStrategy):
         return plan
 
     REPAIRS = (
-        Example(SYSTEM, "unsupported-operator", {"operators": sorted(INVERSES + ["aten._linalg_slogdet.default", "aten._linalg_solve_ex.default", "aten.linalg_solve.default", "aten.linalg_solve_ex.default"])}),
+        Example(
+            SYSTEM,
+            "unsupported-operator",
+            {
+                "operators": sorted(
+                    INVERSES
+                    + ["aten._linalg_slogdet.default", "aten._linalg_solve_ex.default", "aten.linalg_solve.default", "aten.linalg_solve_ex.default"]
+                )
+            },
+        ),
         Example(SPECTRUM, "unsupported-operator", {"operators": ["aten._linalg_eigh.default", "aten._linalg_svd.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)

@@ -75,11 +75,14 @@ dynamic_shapes = {"x": {0: "batch"}}
 class DecomposeOrder(ProgramStrategy):
     """Replace order statistics and scans by TopK, binary searches and scans by doubling.
 
-    When it helps: stable sort and argsort, median, nanmedian, kthvalue, mode, searchsorted, bucketize, cummax, cummin, cumprod, logcumsumexp; cumsum of half
+    When it helps: stable sort and argsort, median, nanmedian, kthvalue, mode, searchsorted, bucketize, cummax, cummin, cumprod,
+    logcumsumexp; cumsum of half
     precision and of small integers, whose dtype the exporter changes.
 
-    Why it is safe: ONNX's TopK breaks ties by the lower index, so with k = n it is a stable sort; NaN is placed by a second stable pass; the binary search takes
-    ATen's own steps; scans combine associatively (Hillis and Steele, 1986), sums and products in float64 as ATen's kernels do. Where ATen's choice among equal
+    Why it is safe: ONNX's TopK breaks ties by the lower index, so with k = n it is a stable sort; NaN is placed by a second stable pass;
+    the binary search takes
+    ATen's own steps; scans combine associatively (Hillis and Steele, 1986), sums and products in float64 as ATen's kernels do. Where
+    ATen's choice among equal
     entries is an accident of quickselect (the index of kthvalue), the first is given.
     """
 

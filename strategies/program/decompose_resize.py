@@ -12,7 +12,9 @@ from autofix.surgery.ops_proposal import operators_to_replace
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-POOLS = ("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d") + tuple(f"aten.adaptive_{kind}_pool{d}d" for kind in ("avg", "max") for d in (1, 2, 3))
+POOLS = ("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d") + tuple(
+    f"aten.adaptive_{kind}_pool{d}d" for kind in ("avg", "max") for d in (1, 2, 3)
+)
 RESIZES = tuple(f"aten.{name}{d}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for d in (1, 2, 3)) + (
     "aten.upsample_linear1d",
     "aten.upsample_bilinear2d",
@@ -76,11 +78,14 @@ dynamic_shapes = {"x": {2: "h", 3: "w"}}
 class DecomposeResize(ProgramStrategy):
     """Gather the windows of adaptive pooling and the neighbours of interpolation by index arithmetic in the graph.
 
-    When it helps: adaptive pooling where bins do not divide the size or the size is dynamic, with indices too; nearest, nearest-exact, linear, cubic and area
-    interpolation of any rank to run-time sizes or by scale factors, with or without antialiasing; affine_grid and 3-d grid_sample of dynamic size; where ONNX's
+    When it helps: adaptive pooling where bins do not divide the size or the size is dynamic, with indices too; nearest, nearest-exact,
+    linear, cubic and area
+    interpolation of any rank to run-time sizes or by scale factors, with or without antialiasing; affine_grid and 3-d grid_sample of
+    dynamic size; where ONNX's
     Resize rounds source places otherwise than PyTorch.
 
-    Why it is safe: windows and source places follow ATen's own integer and float32 formulas (AdaptiveAveragePooling.cpp, UpSample.h, UpSampleKernel.cpp, GridSampler.h);
+    Why it is safe: windows and source places follow ATen's own integer and float32 formulas (AdaptiveAveragePooling.cpp, UpSample.h,
+    UpSampleKernel.cpp, GridSampler.h);
     entries outside a window do not count, even if they are NaN.
     """
 

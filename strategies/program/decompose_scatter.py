@@ -75,7 +75,8 @@ dynamic_shapes = {"x": {0: "n"}, "index": {0: "n"}}
 class DecomposeScatter(ProgramStrategy):
     """Build reductions by index, and distances between rows, from what ScatterElements and elementwise operators do.
 
-    When it helps: scatter_reduce with mean (exported as "the last one wins"), scatter with reduce="multiply", index_reduce, index_add, put, segment_reduce,
+    When it helps: scatter_reduce with mean (exported as "the last one wins"), scatter with reduce="multiply", index_reduce, index_add,
+    put, segment_reduce,
     cdist and pdist of any p.
 
     Why it is safe: a mean is a sum over a count, exclusion of what was there starts from the reduction's identity, NaN spreads through extremes by a

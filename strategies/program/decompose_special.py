@@ -68,14 +68,25 @@ dynamic_shapes = {"x": {0: "batch"}}
 class DecomposeSpecial(ProgramStrategy):
     """Replace special functions by series and iterations in float64, cast back at the end.
 
-    When it helps: lgamma, digamma, polygamma, zeta, igamma(c), erfinv, erfcx, ndtri, log_ndtr, and the Bessel functions i0 to k1 with their scaled forms.
+    When it helps: lgamma, digamma, polygamma, zeta, igamma(c), erfinv, erfcx, ndtri, log_ndtr, and the Bessel functions i0 to k1 with
+    their scaled forms.
     ONNX has Erf alone of these.
 
-    Why it is safe: convergent or asymptotic series with a remainder below 1e-15 of the value (Abramowitz and Stegun, chapters 6, 7 and 9; NIST DLMF 25.11),
+    Why it is safe: convergent or asymptotic series with a remainder below 1e-15 of the value (Abramowitz and Stegun, chapters 6, 7 and 9;
+    NIST DLMF 25.11),
     so a float32 result is within one unit in the last place, nearer than PyTorch's own; poles, infinities and NaN come out as in ATen.
     """
 
-    treats = ("unsupported-operator", "convert-error", "decompose-error", "no-kernel", "invalid-graph", "mismatch-at-example", "mismatch-at-other-values", "mismatch-nonfinite")
+    treats = (
+        "unsupported-operator",
+        "convert-error",
+        "decompose-error",
+        "no-kernel",
+        "invalid-graph",
+        "mismatch-at-example",
+        "mismatch-at-other-values",
+        "mismatch-nonfinite",
+    )
     prior = 0.85
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
@@ -100,5 +111,11 @@ class DecomposeSpecial(ProgramStrategy):
         plan.contexts.append(loops_without_asserts)
         return plan
 
-    REPAIRS = (Example(COUNTS, "unsupported-operator", {"operators": ["aten.digamma.default", "aten.erfinv.default", "aten.lgamma.default", "aten.special_i0e.default"]}),)
+    REPAIRS = (
+        Example(
+            COUNTS,
+            "unsupported-operator",
+            {"operators": ["aten.digamma.default", "aten.erfinv.default", "aten.lgamma.default", "aten.special_i0e.default"]},
+        ),
+    )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.linalg_qr.default"}),)

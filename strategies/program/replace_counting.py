@@ -45,7 +45,16 @@ class ReplaceCounting(ProgramStrategy):
     the corrected count, weights included); what is left out are tests that raise errors.
     """
 
-    treats = ("unsupported-operator", "capture-error", "convert-error", "decompose-error", "data-dependent-branch", "data-dependent-size", "axis-specialized", "axis-fixed")
+    treats = (
+        "unsupported-operator",
+        "capture-error",
+        "convert-error",
+        "decompose-error",
+        "data-dependent-branch",
+        "data-dependent-size",
+        "axis-specialized",
+        "axis-fixed",
+    )
     prior = 0.75
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
