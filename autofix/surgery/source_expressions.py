@@ -28,9 +28,30 @@ def thunk(value: cst.BaseExpression) -> cst.Lambda:
     return cst.Lambda(cst.Parameters(), value, colon=cst.Colon(whitespace_after=cst.SimpleWhitespace(" ")))
 
 
+def bracketed(value: cst.BaseExpression) -> cst.BaseExpression:
+    """A tuple without brackets gets some."""
+    return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if isinstance(value, cst.Tuple) and not value.lpar else value
+
+
 def one_tuple(value: cst.BaseExpression) -> cst.Tuple:
     """`(value,)`."""
-    return cst.Tuple([cst.Element(value, comma=cst.Comma())])
+    return cst.Tuple([cst.Element(bracketed(value), comma=cst.Comma())])
+
+
+class _Nones(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        if code_of(node.value) == "None":
+            self.names |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
+
+
+def none_names(function: cst.FunctionDef) -> set[str]:
+    """Local names that are set to None somewhere."""
+    found = _Nones()
+    function.body.visit(found)
+    return found.names
 
 
 def _chain(node: cst.BaseExpression, kind: type) -> list[cst.BaseExpression]:

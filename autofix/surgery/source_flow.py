@@ -10,7 +10,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call, turn_limit
+from autofix.surgery.source_expressions import ListReaders, TestRewriter, bracketed, code_of, flag_call, none_names, turn_limit
 from autofix.surgery.source_names import EVERYTHING, contains, else_statements, exposed, falls_through, parameter_names, statements, uses_of
 
 
@@ -72,7 +72,7 @@ class _Returns(cst.CSTTransformer):
 
 def as_tuple(node: cst.Return) -> cst.Return:
     """`return a` -> `return (a,)`."""
-    value = node.value if node.value is not None else cst.Name("None")
+    value = bracketed(node.value) if node.value is not None else cst.Name("None")
     return node.with_changes(value=cst.Tuple([cst.Element(value, comma=cst.Comma())]), whitespace_after_return=cst.SimpleWhitespace(" "))
 
 
@@ -137,7 +137,7 @@ class FlowRewriter:
         self.taken: set[str] = set()
         found = uses_of(*statements(function.body))
         self.locals = found.stores | parameter_names(function.params)
-        self.self_name = next((p.name.value for p in function.params.params[:1]), "self")
+        self.nones = none_names(function)
 
     def is_dynamic(self, node: cst.CSTNode) -> bool:
         """Whether this test or iterable was named as depending on tensors or sizes."""
@@ -177,7 +177,8 @@ class FlowRewriter:
                     return [*out, *self.block([*else_statements(s), *rest], live, have, tail=tail, raw=raw)]
                 if s.orelse is not None and self._only_raises(else_statements(s)):
                     return [*out, *self.block([*statements(s.body), *rest], live, have, tail=tail, raw=raw)]
-                if contains([s], cst.Return) or (tail and not rest and False):
+                unclear = tail and self._may_be_none(s, after)
+                if contains([s], cst.Return) or unclear:
                     return [*out, *_lead(self._returning_if(s, rest, have, raw), s)]
                 out += _lead(self._assigning_if(s, after, have), s)
             elif isinstance(s, cst.If):
@@ -218,6 +219,10 @@ class FlowRewriter:
         last = body[-1] if body else None
         raises = isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
         return raises and not contains(body, cst.Return, cst.Break, cst.Continue)
+
+    def _may_be_none(self, s: cst.If, after: set[str]) -> bool:
+        """Whether a variable that the branches bind is None somewhere: what follows then belongs into both branches."""
+        return bool(uses_of(*statements(s.body), *else_statements(s)).stores & after & self.nones)
 
     def _python_if(self, s: cst.If, a: list[Any], b: list[Any]) -> cst.If:
         s = s.with_changes(body=cst.IndentedBlock(a))

@@ -273,6 +273,11 @@ def dynamic_tests(
         return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
 
     size_names, value_names = tainted_names(function, arguments, hit)
+    held = _Assignments()
+    function.body.visit(held)
+    for names, expression in held.pairs:  # m = x.mean(): a test of m is a test of a value, also where eager did not come by
+        if isinstance(expression, cst.Call) and reach(expression, set(), set())[1]:
+            value_names |= names
     visitor = _Tests(size_names, value_names, marked, sizes)
     visitor.arguments = set(arguments)
     visitor.metadata = {cst.metadata.PositionProvider: positions}

@@ -92,6 +92,8 @@ class NumbersInGraph(SourceStrategy):
             if re.search(r"u\d+ ?(?:[<>]=?|==) ?1\b|\b(?:Eq|Ne)\(.*u\d+.*, 1\)|1 <= .*u\d+", evidence.fact("message")) and not any("least" in f.params for f in done):
                 yield self.fix(file=done[-1].params["file"], least=2)
             return
+        if re.match(r"(if|elif|while|for|assert)\b", evidence.fact("code")):
+            return
         if evidence.diagnosis.symptom == "unsupported-operator" and not evidence.fact("operator").startswith("torch._sym"):
             return
         for file, text, functions, lines in user_files(facts):
