@@ -20,8 +20,9 @@ from autofix.strategy import Strategy
 from autofix.target import ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
-LARGE_FILE = 1_800_000_000
-"""Bytes above which weights go to model.onnx.data; protobuf's own limit is 2 GiB."""
+LARGE_FILE = 100_000_000
+"""Bytes above which weights go to model.onnx.data, which ONNX Runtime maps into memory: whoever opens the file holds the weights once, not
+three times. Protobuf's own limit is 2 GiB."""
 
 SIZE_SYMPTOMS = frozenset(
     {"axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-values"}
