@@ -44,5 +44,8 @@ def flex_attention_capture() -> Iterator[None]:
     import torch._dynamo
     from torch.nn.attention import flex_attention as flex
 
-    with torch._dynamo.config.patch(disable=True), swapped_functions({flex.flex_attention: attention_flex, flex.create_block_mask: attention_block_mask}):
+    with (
+        torch._dynamo.config.patch(disable=True),
+        swapped_functions({flex.flex_attention: attention_flex, flex.create_block_mask: attention_block_mask}),
+    ):
         yield

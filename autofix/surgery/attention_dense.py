@@ -19,7 +19,7 @@ def attention_softmax(scores: Any) -> Any:
 def attention_flag(flag: Any) -> Any:
     """A symbolic truth value as a 0-d bool tensor; tensors and Python bools pass."""
     if isinstance(flag, torch.SymBool):
-        return torch.ops.aten.scalar_tensor.default(torch.sym_ite(flag, 1, 0), dtype=torch.int64) == 1
+        return torch.ops.aten.scalar_tensor.default(torch.sym_ite(flag, 1, 0), dtype=torch.int64) == 1  # type: ignore[no-untyped-call]
     return flag
 
 
@@ -33,7 +33,14 @@ def attention_repeat(x: Any, heads: int) -> Any:
 
 
 def attention_dense(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: Any = False, scale: Any = None, enable_gqa: bool = False
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: Any = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
 ) -> Any:
     """torch.nn.functional.scaled_dot_product_attention without dropout.
 

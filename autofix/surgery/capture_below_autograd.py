@@ -37,11 +37,10 @@ def jacobian_by_rows(func: Any, argnums: Any = 0, has_aux: bool = False, *, chun
 
 def jvp_by_vjp(func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """torch.func.jvp as the derivative of the (linear) reverse mode."""
-    if has_aux:
-        out, pull, aux = torch.func.vjp(func, *primals, has_aux=True)
-    else:
-        out, pull = torch.func.vjp(func, *primals)
-    _, push = torch.func.vjp(pull, tree_map(torch.zeros_like, out))
+    vjp: Any = torch.func.vjp
+    made = vjp(func, *primals, has_aux=has_aux)
+    out, pull, aux = made if has_aux else (*made, None)
+    _, push = vjp(pull, tree_map(torch.zeros_like, out))
     moved = push(tuple(tangents))[0]
     return (out, moved, aux) if has_aux else (out, moved)
 
@@ -83,7 +82,7 @@ def capture_below_autograd() -> Iterator[None]:
     def hessian_forward_over_reverse(func: Any, argnums: Any = 0) -> Any:
         return forward_mode(torch.func.jacrev(func, argnums), argnums)
 
-    swaps = {
+    swaps: dict[Any, Any] = {
         torch.autograd.grad: grad_that_keeps,
         torch.func.jacfwd: jacobian_by_rows,
         torch.func.jvp: jvp_by_vjp,
@@ -92,7 +91,7 @@ def capture_below_autograd() -> Iterator[None]:
     before = torch.export.export
     deepcopy = torch.Tensor.__deepcopy__
     parameter_deepcopy = torch.nn.Parameter.__deepcopy__
-    torch.export.export = export_below_autograd
+    torch.export.export = export_below_autograd  # type: ignore[assignment]
     torch.Tensor.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     torch.nn.Parameter.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     try:

@@ -60,9 +60,9 @@ def flag_for_callers(function: Callable[..., bool]) -> Callable[..., bool]:
 @contextlib.contextmanager
 def eager_flags() -> Iterator[None]:
     """While active, a model that asks whether it is exported, compiled or traced hears no, as in eager PyTorch."""
-    flags: list[Any] = [torch.onnx.is_in_onnx_export, torch.jit.is_tracing, torch.jit.is_scripting]
+    flags: list[Any] = [torch.onnx.is_in_onnx_export, getattr(torch.jit, "is_tracing"), getattr(torch.jit, "is_scripting")]  # noqa: B009
     flags += [f for f in (getattr(torch.compiler, n, None) for n in ("is_compiling", "is_dynamo_compiling", "is_exporting")) if f is not None]
     flags += [f for f in (getattr(torch._dynamo, n, None) for n in ("is_compiling",)) if f is not None]
-    known = {f: flag_for_callers(f) for f in flags if hasattr(f, "__code__") and not f.__code__.co_freevars}
-    with swapped_functions({f: r for f, r in known.items()}):
+    known: dict[Any, Any] = {f: flag_for_callers(f) for f in flags if hasattr(f, "__code__") and not f.__code__.co_freevars}
+    with swapped_functions(known):
         yield

@@ -17,6 +17,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from autofix.surgery.complex_elementwise import COMPLEX_ELEMENTWISE
+from autofix.surgery.complex_functions import COMPLEX_FUNCTIONS
+from autofix.surgery.complex_products import COMPLEX_PRODUCTS
 from autofix.surgery.complex_structure import COMPLEX_STRUCTURE
 from autofix.surgery.complex_tensor import PairMode, RealPair, pair_flatten, pair_unflatten
 from autofix.surgery.fft_rules import FFT_RULES
@@ -48,7 +50,7 @@ class ComplexRewriter:
         self.module = program.graph_module
         self.graph = torch.fx.Graph()
         self.env: dict[Any, Any] = {}
-        self.table = {**COMPLEX_ELEMENTWISE, **COMPLEX_STRUCTURE, **FFT_RULES}
+        self.table = {**COMPLEX_ELEMENTWISE, **COMPLEX_FUNCTIONS, **COMPLEX_PRODUCTS, **COMPLEX_STRUCTURE, **FFT_RULES}
         self.constants: list[tuple[str, torch.Tensor]] = []
         self.first: Any = None
         self.fake_mode = next(
@@ -66,7 +68,12 @@ class ComplexRewriter:
     def value_of(self, node: Any) -> Any:
         """What the old node's fake value is for rules: a RealPair of fake parts where the node is complex."""
         here = self.env[node]
-        return tree_map(lambda n: RealPair(n.re.meta["val"], n.im.meta["val"]) if isinstance(n, NodePair) else n.meta["val"] if isinstance(n, torch.fx.Node) else n, here)
+        return tree_map(
+            lambda n: (
+                RealPair(n.re.meta["val"], n.im.meta["val"]) if isinstance(n, NodePair) else n.meta["val"] if isinstance(n, torch.fx.Node) else n
+            ),
+            here,
+        )
 
     def do_placeholder(self, node: Any) -> None:
         """Copy; a complex one gets a real value with a last axis of 2 and is taken apart."""
@@ -234,7 +241,8 @@ class ComplexRewriter:
         extra = dict(self.constants)
         by_name = {spec.arg.name: spec for spec in signature.input_specs}
         signature.input_specs = [
-            by_name[name] if name in by_name else InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=name), name, persistent=None) for name in placed
+            by_name[name] if name in by_name else InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=name), name, persistent=None)
+            for name in placed
         ]
         state = {k: complex_as_real(v) for k, v in old.state_dict.items()}
         constants = {**{k: complex_as_real(v) for k, v in old.constants.items()}, **extra}
@@ -294,7 +302,7 @@ def complex_to_pairs(program: Any) -> Any:
     if not any(complex_node_touches(node) for module in program.graph_module.modules() if hasattr(module, "graph") for node in module.graph.nodes):
         return program
     # A dynamic axis of size 1 in the example would otherwise be taken for one that broadcasts.
-    with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
         return ComplexRewriter(program.run_decompositions({})).run()
 
 
@@ -302,8 +310,8 @@ def complex_to_pairs(program: Any) -> Any:
 def complex_capture() -> Iterator[None]:
     """While active, writes into slices are not searched for overlap: the search compares dynamic sizes with the example's."""
     before = torch._debug_has_internal_overlap
-    torch._debug_has_internal_overlap = lambda tensor: 2  # type: ignore[attr-defined]
+    torch._debug_has_internal_overlap = lambda input: 2
     try:
         yield
     finally:
-        torch._debug_has_internal_overlap = before  # type: ignore[attr-defined]
+        torch._debug_has_internal_overlap = before

@@ -27,7 +27,9 @@ class RealPair(torch.Tensor):
     @staticmethod
     def __new__(cls, re: torch.Tensor, im: torch.Tensor) -> RealPair:
         """Wrap two real tensors; their shapes must be equal."""
-        made: RealPair = torch.Tensor._make_wrapper_subclass(cls, re.shape, strides=re.stride(), dtype=PAIR_COMPLEX_DTYPES[re.dtype], device=re.device)  # type: ignore[attr-defined]
+        made: RealPair = torch.Tensor._make_wrapper_subclass(
+            cls, re.shape, strides=re.stride(), dtype=PAIR_COMPLEX_DTYPES[re.dtype], device=re.device
+        )
         made.re, made.im = re, im
         return made
 
@@ -35,7 +37,7 @@ class RealPair(torch.Tensor):
         pass
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Reached only outside of PairMode, where nothing is known about pairs."""
         raise NotImplementedError(f"{func} on a pair of reals outside of PairMode")
 
@@ -74,11 +76,11 @@ def pair_real_dtype(*values: Any) -> torch.dtype:
     return PAIR_REAL_DTYPES.get(dtype, dtype)
 
 
-class PairMode(TorchDispatchMode):
+class PairMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators with complex operands or results through `table` ("add.Tensor" or "add" -> function)."""
 
     def __init__(self, table: dict[str, Callable[..., Any]]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.table = table
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,3 +119,9 @@ def pair_unflatten(flat: list[Any], how: Any, make: Callable[[Any, Any], Any] = 
     spec, kinds = how
     rest = iter(flat)
     return tree_unflatten([make(next(rest), next(rest)) if pair else next(rest) for pair in kinds], spec)
+
+
+def pair_broadcast(*tensors: Any) -> list[Any]:
+    """Real tensors expanded to their common shape."""
+    expanded: Any = torch.functional.broadcast_tensors  # untyped in torch
+    return list(expanded(*tensors))

@@ -8,18 +8,46 @@ from typing import Any
 
 import torch
 
-CUSTOM_BUILT_IN = ("aten", "prims", "prim", "onnx", "onnx_symbolic", "_operator", "quantized", "quantized_decomposed", "inductor", "higher_order", "profiler", "rngprims", "debugprims", "debug_mode_ops", "c10d", "symm_mem", "mkldnn", "mkl", "onednn", "static_runtime", "sparse", "quantization", "export", "mkldnn_prepacked", "inductor_prims", "profiler")
+CUSTOM_BUILT_IN = (
+    "aten",
+    "prims",
+    "prim",
+    "onnx",
+    "onnx_symbolic",
+    "_operator",
+    "quantized",
+    "quantized_decomposed",
+    "inductor",
+    "higher_order",
+    "profiler",
+    "rngprims",
+    "debugprims",
+    "debug_mode_ops",
+    "c10d",
+    "symm_mem",
+    "mkldnn",
+    "mkl",
+    "onednn",
+    "static_runtime",
+    "sparse",
+    "quantization",
+    "export",
+    "mkldnn_prepacked",
+    "inductor_prims",
+    "profiler",
+)
 
 
 def custom_op_registered(name: str) -> Callable[..., Any] | None:
     """The Python implementation of the operator `ns::name`: torch.library.custom_op's function, else a Python kernel for the CPU."""
     from torch._library.custom_ops import OPDEFS
 
-    known = OPDEFS.get(name)
+    known: Any = OPDEFS.get(name)
     if known is not None:
         functions = getattr(known, "_backend_fns", {})
         overridden = {key: fn for key, fn in functions.items() if key in (None, "cpu")}
-        return known._init_fn if None in overridden or not overridden else next(iter(overridden.values()))
+        body: Callable[..., Any] = known._init_fn if None in overridden or not overridden else next(iter(overridden.values()))
+        return body
     return None
 
 
@@ -33,7 +61,9 @@ def custom_op_kernel(op: Any) -> Callable[..., Any] | None:
         line = next((text for text in table.splitlines() if text.startswith(key)), "")
         if ".py" not in line and "/dev/null" not in line:
             continue
-        dispatch_key = torch._C.DispatchKey.CPU if key == "CPU" else getattr(torch._C.DispatchKey, key if key != "Default" else "CompositeImplicitAutograd")
+        dispatch_key = (
+            torch._C.DispatchKey.CPU if key == "CPU" else getattr(torch._C.DispatchKey, key if key != "Default" else "CompositeImplicitAutograd")
+        )
         return custom_op_through_key(op, dispatch_key)
     return None
 
@@ -126,15 +156,15 @@ def autograd_function_forward(cls: Any, *args: Any, **kwargs: Any) -> Any:
 def custom_op_capture() -> Iterator[None]:
     """While active, custom operators and autograd functions run their own Python code."""
     before = torch.autograd.Function.__dict__["apply"]
-    calls = torch._library.custom_ops.CustomOpDef.__call__
-    bodies = custom_op_replacements()
+    calls: Any = torch._library.custom_ops.CustomOpDef.__call__
+    bodies: dict[Any, Any] = custom_op_replacements()
 
     def call(definition: Any, *args: Any, **kwargs: Any) -> Any:
         body = bodies.get(definition._opoverload)
         return calls(definition, *args, **kwargs) if body is None else body(*args, **kwargs)
 
     torch.autograd.Function.apply = classmethod(autograd_function_forward)  # type: ignore[method-assign,assignment]
-    torch._library.custom_ops.CustomOpDef.__call__ = call  # type: ignore[method-assign]
+    torch._library.custom_ops.CustomOpDef.__call__ = call  # type: ignore[method-assign,assignment]
     try:
         with CustomOpMode(bodies):
             yield

@@ -1,7 +1,7 @@
 """Statically quantized modules computed on whole numbers held in floating point, with the rounding of PyTorch's FBGEMM kernels.
 
-A quantized tensor becomes a QuantizedValues: its whole numbers as float32 and its scale and zero point. Products of whole numbers are exact: inputs are
-split into two digits of base 16, whose sums stay below 2^24. Requantization after FBGEMM (Khudia et al. 2021):
+A quantized tensor becomes a QuantizedValues: its whole numbers as float32 and its scale and zero point. Products of
+whole numbers are exact: inputs are split into two digits of base 16, whose sums stay below 2^24. Requantization after FBGEMM (Khudia et al. 2021):
 round((acc + bias / (scale_x scale_w)) * (scale_x scale_w / scale_y)) + zero point, in float32.
 """
 
@@ -60,7 +60,23 @@ class QuantizedValues:
         return lambda *args, **kwargs: self.like(getattr(self.q, name)(*args, **kwargs))
 
 
-QUANTIZED_MOVES = ("flatten", "reshape", "view", "permute", "transpose", "squeeze", "unsqueeze", "contiguous", "max_pool2d", "max_pool1d", "boolean_dispatch", "dropout", "clone", "select", "detach")
+QUANTIZED_MOVES = (
+    "flatten",
+    "reshape",
+    "view",
+    "permute",
+    "transpose",
+    "squeeze",
+    "unsqueeze",
+    "contiguous",
+    "max_pool2d",
+    "max_pool1d",
+    "boolean_dispatch",
+    "dropout",
+    "clone",
+    "select",
+    "detach",
+)
 
 
 def quantized_from_float(x: Any, scale: float, zero_point: int, low: int, high: int) -> QuantizedValues:

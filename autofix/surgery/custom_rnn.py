@@ -67,7 +67,9 @@ def rnn_direction(kind: str, x: Any, h: Any, c: Any, weights: list[Any], reverse
     return held, made[1], made[2] if kind == "lstm" else None
 
 
-def rnn_layers(kind: str, x: Any, h0: Any, c0: Any, params: Any, biases: bool, layers: int, both: bool, batch_first: bool, projected: bool) -> tuple[Any, Any, Any]:
+def rnn_layers(
+    kind: str, x: Any, h0: Any, c0: Any, params: Any, biases: bool, layers: int, both: bool, batch_first: bool, projected: bool
+) -> tuple[Any, Any, Any]:
     """All layers and directions, with torch.lstm's order of parameters."""
     x = x.transpose(0, 1) if batch_first else x
     per = 2 + (2 if biases else 0) + (1 if projected else 0)
@@ -89,7 +91,9 @@ def rnn_layers(kind: str, x: Any, h0: Any, c0: Any, params: Any, biases: bool, l
     return y, torch.stack(h_last), torch.stack(c_last) if c0 is not None else None
 
 
-def rnn_lstm(input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> Any:
+def rnn_lstm(
+    input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool
+) -> Any:
     """torch.lstm on padded sequences."""
     if isinstance(hx, torch.Tensor):
         raise NotImplementedError("an LSTM over packed sequences")
@@ -100,7 +104,9 @@ def rnn_lstm(input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int
 def rnn_single(kind: str) -> Callable[..., Any]:
     """torch.gru, torch.rnn_tanh or torch.rnn_relu on padded sequences."""
 
-    def run(input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> Any:
+    def run(
+        input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool
+    ) -> Any:
         if isinstance(params, torch.Tensor):
             raise NotImplementedError("a recurrent layer over packed sequences")
         return rnn_layers(kind, input, hx, None, params, has_biases, num_layers, bidirectional, batch_first, False)[:2]

@@ -30,7 +30,7 @@ def random_factory(name: str) -> Any:
     """A replacement of torch.rand or torch.randn."""
 
     def draw(*size: Any, generator: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-        shape = random_size(kwargs["size"] if "size" in kwargs else size)
+        shape = random_size(kwargs.get("size", size))
         return random_draw(lambda: getattr(torch, name)(shape, generator=generator, dtype=dtype))
 
     return draw
@@ -48,7 +48,15 @@ def random_like(name: str) -> Any:
 
 def random_randint(*args: Any, generator: Any = None, dtype: Any = torch.int64, **kwargs: Any) -> Any:
     """torch.randint."""
-    low, high, size = (0, *args) if len(args) == 2 else args if len(args) == 3 else (args[0] if args else kwargs.get("low", 0), kwargs.get("high"), kwargs.get("size"))
+    low: Any
+    high: Any
+    low, high, size = (
+        (0, *args)
+        if len(args) == 2
+        else args
+        if len(args) == 3
+        else (args[0] if args else kwargs.get("low", 0), kwargs.get("high"), kwargs.get("size"))
+    )
     if len(args) == 1 and "high" not in kwargs:
         low, high = 0, args[0]
     shape = random_size(size)
@@ -138,7 +146,7 @@ def random_gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, eps
 
 def random_seed_default(seed: Any) -> Any:
     """torch.manual_seed, for real."""
-    return random_draw(lambda: torch.random.default_generator.manual_seed(int(seed)))
+    return random_draw(lambda: torch.default_generator.manual_seed(int(seed)))
 
 
 RANDOM_FILLS = ("normal_", "uniform_", "exponential_", "random_", "bernoulli_", "log_normal_", "cauchy_", "geometric_")

@@ -81,7 +81,7 @@ class SparseAsDenseMode(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Swap the function if it is one of the table's."""
-        rule = self.table.get(func) or self.names.get(getattr(func, "__name__", ""))
+        rule: Any = self.table.get(func) or self.names.get(getattr(func, "__name__", ""))
         return func(*args, **(kwargs or {})) if rule is None else rule(*args, **(kwargs or {}))
 
 
@@ -184,7 +184,7 @@ def nested_padded(nested: Any, padding: float, output_size: Any = None) -> Any:
     for axis in range(rank):
         size = items[0].shape[axis]
         for item in items[1:]:
-            size = torch.sym_max(size, item.shape[axis])
+            size = torch.sym_max(size, item.shape[axis])  # type: ignore[no-untyped-call]
         sizes.append(size if output_size is None else output_size[axis + 1])
     rows = []
     for item in items:

@@ -59,7 +59,9 @@ def cache_constants(cls: type) -> dict[str, Any]:
         except (OSError, TypeError, SyntaxError):
             continue
         for node in ast.walk(tree):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else []
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else []
+            )
             for target in targets:
                 if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"):
                     continue
@@ -83,8 +85,8 @@ def cache_holds_tensors(value: Any) -> bool:
 class ForgetCaches(ModuleStrategy):
     """Set plain attributes that hold tensors back to the None, {}, [] or 0 that the class itself starts them with.
 
-    When it helps: position tables, masks and rotary angles that an earlier call left behind; captured, they are constants of that call's length. Emptied,
-    they are computed in the graph, for any length.
+    When it helps: position tables, masks and rotary angles that an earlier call left behind; captured, they are constants of that
+    call's length. Emptied, they are computed in the graph, for any length.
 
     Why it is safe: the class's own code starts from these values and fills them on demand.
     """
@@ -105,7 +107,11 @@ class ForgetCaches(ModuleStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         texts = list(dict(evidence.facts.get("sources", {})).values())
-        if any(f"self.{name}" in text and ("= None" in text or "= {}" in text) for text in texts for name in ("_", "cos", "sin", "cache", "mask", "table", "pos", "")):
+        if any(
+            f"self.{name}" in text and ("= None" in text or "= {}" in text)
+            for text in texts
+            for name in ("_", "cos", "sin", "cache", "mask", "table", "pos", "")
+        ):
             yield self.fix()
 
     @staticmethod

@@ -48,7 +48,8 @@ class QuantizedAsWholeNumbers(ModuleStrategy):
 
     When it helps: eager-mode static int8 networks, which torch.export refuses and whose traced QDQ form rounds differently.
 
-    Why it is safe: sums of products of 8-bit numbers are exact here, and scaling and rounding follow PyTorch's FBGEMM kernels step by step in float32.
+    Why it is safe: sums of products of 8-bit numbers are exact here, and scaling and rounding follow PyTorch's FBGEMM
+    kernels step by step in float32.
     """
 
     treats = (

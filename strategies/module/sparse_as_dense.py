@@ -39,10 +39,11 @@ def get_more_inputs():
 class SparseAsDense(ModuleStrategy):
     """Replace sparse parameters, buffers and attributes by dense tensors, and functions on sparse tensors by those on dense ones.
 
-    When it helps: graph networks with a sparse adjacency matrix, torch.sparse.mm, sparse_coo_tensor built in forward; ONNX has no sparse operators that
-    ONNX Runtime runs.
+    When it helps: graph networks with a sparse adjacency matrix, torch.sparse.mm, sparse_coo_tensor built in
+    forward; ONNX has no sparse operators that ONNX Runtime runs.
 
-    Why it is safe: a sparse tensor stands for the dense one with zeros elsewhere and equal coordinates added up (PyTorch's documentation of torch.sparse). Costs memory.
+    Why it is safe: a sparse tensor stands for the dense one with zeros elsewhere and equal coordinates added up
+    (PyTorch's documentation of torch.sparse). Costs memory.
     """
 
     treats = (

@@ -11,9 +11,24 @@ from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
 DERIVATIVE_SIGNS = (
-    "torch.func", "functorch", "vmap", "jacobian", "jacrev", "jacfwd", "hessian", "autograd.grad", "autograd.functional", "functional_call", "stack_module_state",
-    "enable_grad", "requires_grad_", "deepcopy", "grad(", "vjp", "jvp",
-)  # fmt: skip
+    "torch.func",
+    "functorch",
+    "vmap",
+    "jacobian",
+    "jacrev",
+    "jacfwd",
+    "hessian",
+    "autograd.grad",
+    "autograd.functional",
+    "functional_call",
+    "stack_module_state",
+    "enable_grad",
+    "requires_grad_",
+    "deepcopy",
+    "grad(",
+    "vjp",
+    "jvp",
+)
 
 SENSITIVITY = """
 import torch

@@ -76,8 +76,8 @@ class ComplexAsPairs(ProgramStrategy):
     Runtime's DFT and STFT also lose up to four digits at lengths that are no power of two; here each transform is a product with
     roots of unity rounded once from float64. Complex outputs become float with a last axis of 2, as torch.view_as_real.
 
-    Why it is safe: complex arithmetic is defined by these formulas on the parts (Abramowitz and Stegun, chapters 3 and 4), division and absolute value
-    are scaled as in ATen, and shapes and dtypes of every rewritten value are compared with those of the captured program.
+    Why it is safe: complex arithmetic is defined by these formulas on the parts (Abramowitz and Stegun, chapters 3 and 4), division and
+    absolute value are scaled as in ATen, and shapes and dtypes of every rewritten value are compared with those of the captured program.
     """
 
     treats = (
@@ -113,7 +113,8 @@ class ComplexAsPairs(ProgramStrategy):
     def apply(plan: Any) -> Any:
         from autofix.surgery.capture_below_autograd import diagonal_scatter_masked
         from autofix.surgery.complex_pass import complex_capture, complex_to_pairs
-        from autofix.surgery.fft_overrides import fft_function_overrides, fft_window_overrides
+        from autofix.surgery.fft_overrides import fft_function_overrides
+        from autofix.surgery.fft_windows import fft_window_overrides
 
         plan.overrides.update(fft_window_overrides())
         plan.overrides.update(fft_function_overrides())

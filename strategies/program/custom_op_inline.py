@@ -64,7 +64,15 @@ class CustomOpInline(ProgramStrategy):
     Why it is safe: the code that PyTorch runs on the CPU is what gets captured; the results are compared like any other.
     """
 
-    treats = ("unsupported-operator", "capture-error", "convert-error", "decompose-error", "unsupported-python", "data-dependent-size", "data-dependent-branch")
+    treats = (
+        "unsupported-operator",
+        "capture-error",
+        "convert-error",
+        "decompose-error",
+        "unsupported-python",
+        "data-dependent-size",
+        "data-dependent-branch",
+    )
     prior = 0.6
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

@@ -10,7 +10,16 @@ from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-FLAG_NAMES = ("is_in_onnx_export", "is_tracing", "is_compiling", "is_exporting", "is_dynamo_compiling", "is_scripting", "is_torchdynamo_compiling", "is_torchdynamo_exporting")
+FLAG_NAMES = (
+    "is_in_onnx_export",
+    "is_tracing",
+    "is_compiling",
+    "is_exporting",
+    "is_dynamo_compiling",
+    "is_scripting",
+    "is_torchdynamo_compiling",
+    "is_torchdynamo_exporting",
+)
 
 FLAG_BRANCH = """
 import torch

@@ -50,7 +50,16 @@ class FlexAttentionDense(ProgramStrategy):
     function that does not broadcast is mapped with vmap as there. Block masks are taken to agree with their mask function.
     """
 
-    treats = ("unsupported-operator", "capture-error", "convert-error", "decompose-error", "unsupported-python", "data-dependent-branch", "data-dependent-size", "axis-specialized")
+    treats = (
+        "unsupported-operator",
+        "capture-error",
+        "convert-error",
+        "decompose-error",
+        "unsupported-python",
+        "data-dependent-branch",
+        "data-dependent-size",
+        "axis-specialized",
+    )
     prior = 0.7
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

@@ -45,7 +45,16 @@ class NestedAsList(ProgramStrategy):
     Why it is safe: a nested tensor is defined as its items; padding fills each axis up to the largest of its sizes.
     """
 
-    treats = ("capture-error", "unsupported-operator", "unsupported-python", "convert-error", "decompose-error", "data-dependent-size", "axis-specialized", "crash")
+    treats = (
+        "capture-error",
+        "unsupported-operator",
+        "unsupported-python",
+        "convert-error",
+        "decompose-error",
+        "data-dependent-size",
+        "axis-specialized",
+        "crash",
+    )
     prior = 0.6
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:

@@ -43,7 +43,8 @@ class RnnAsLoop(ProgramStrategy):
     When it helps: LSTM with proj_size, recurrent layers in float64, an empty batch (ONNX Runtime's LSTM aborts), forms that the exporter
     translates wrongly.
 
-    Why it is safe: these are the layers' defining equations (documentation of nn.LSTM and nn.GRU), for any length and batch. Slower than a built-in LSTM.
+    Why it is safe: these are the layers' defining equations (documentation of nn.LSTM and nn.GRU), for any length and batch.
+    Slower than a built-in LSTM.
     """
 
     treats = (
@@ -68,7 +69,9 @@ class RnnAsLoop(ProgramStrategy):
     prior = 0.35
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if any(kind in evidence.modules for kind in ("LSTM", "GRU", "RNN")) or any(n.startswith(("aten.lstm", "aten.gru", "aten.rnn_")) for n in evidence.operators):
+        if any(kind in evidence.modules for kind in ("LSTM", "GRU", "RNN")) or any(
+            n.startswith(("aten.lstm", "aten.gru", "aten.rnn_")) for n in evidence.operators
+        ):
             yield self.fix()
 
     @staticmethod
