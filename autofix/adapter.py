@@ -124,15 +124,14 @@ def as_output_tensor(value: Any) -> torch.Tensor:
     """An output leaf as the tensor that stands in the file: numbers 0-d, sparse dense, complex as pairs of reals."""
     if not isinstance(value, torch.Tensor):
         if isinstance(value, torch.SymInt):
-            return torch.scalar_tensor(value, dtype=torch.int64)
+            return torch.scalar_tensor(value, dtype=torch.int64)  # type: ignore[arg-type]
         if isinstance(value, torch.SymFloat):
-            return torch.scalar_tensor(value, dtype=torch.float32)
+            return torch.scalar_tensor(value, dtype=torch.float32)  # type: ignore[arg-type]
         return torch.as_tensor(value)
     if value.layout != torch.strided:
         value = value.to_dense()
-    if value.is_complex():
-        return torch.view_as_real(value.resolve_conj())
-    return value
+    dense: torch.Tensor = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return dense
 
 
 def distinct_outputs(result: Any, leaves: list[Any]) -> tuple[torch.Tensor, ...]:

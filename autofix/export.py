@@ -20,7 +20,7 @@ DEFAULT_OPSET = {"export": 20, "strict": 20, "draft": 20, "trace": 17, "script":
 the last opset that its symbolics cover without gaps."""
 
 
-class FunctionOverrides(torch.overrides.TorchFunctionMode):  # type: ignore[no-untyped-call]
+class FunctionOverrides(torch.overrides.TorchFunctionMode):
     """Swaps torch functions for replacements while a model is captured. A replacement's own calls are not swapped by
     itself again, but by the others."""
 
@@ -132,7 +132,7 @@ def extra_decompositions(plan: CapturePlan) -> Iterator[None]:
         table.update(ours)
         return table
 
-    _decomp.create_onnx_friendly_decomposition_table = with_ours
+    setattr(_decomp, "create_onnx_friendly_decomposition_table", with_ours)  # noqa: B010
     try:
         yield
     finally:
@@ -232,7 +232,7 @@ def export_torchscript(
     buffer = io.BytesIO()
     with contextlib.ExitStack() as stack:
         for opname, symbolic in plan.symbolics.items():
-            torch.onnx.register_custom_op_symbolic(opname, symbolic, config.opset or DEFAULT_OPSET[config.capture])
+            torch.onnx.register_custom_op_symbolic(opname, symbolic, config.opset or DEFAULT_OPSET[config.capture])  # type: ignore[attr-defined]
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         stack.enter_context(
@@ -241,7 +241,7 @@ def export_torchscript(
         torch.onnx.export(
             target,
             tuple(tensors),
-            buffer,
+            buffer,  # type: ignore[arg-type]
             dynamo=False,
             input_names=names,
             output_names=outputs,
@@ -250,7 +250,8 @@ def export_torchscript(
             do_constant_folding=config.fold_constants,
             **dict(config.flags),
         )
-    warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning) and not guards_an_error(w.filename, w.lineno)]
+    tracer = torch.jit._trace.TracerWarning
+    warned = [w for w in caught if issubclass(w.category, tracer) and not guards_an_error(w.filename, w.lineno)]
     baked = [f"{w.filename}:{w.lineno}: {str(w.message).splitlines()[0]}" for w in warned]
     return onnx.load_from_string(buffer.getvalue()), list(dict.fromkeys(baked))
 

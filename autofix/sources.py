@@ -52,7 +52,10 @@ def apply_source_fixes(recipe_fixes: tuple[Any, ...], strategies: Mapping[str, A
     for fix in recipe_fixes:
         params = dict(fix.params)
         file = str(params.pop("file"))
-        module, old, current = texts[file] if file in texts else (lambda m, t: (m, t, t))(*read_source(file, names))
+        if file not in texts:
+            module, text = read_source(file, names)
+            texts[file] = (module, text, text)
+        module, old, current = texts[file]
         new = strategies[fix.strategy].apply(current, **params)
         if new == current:
             raise NothingToDo(f"{fix.strategy} left {file} as it is")

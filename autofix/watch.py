@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-PLUMBING = (
+PLUMBING: tuple[str, ...] = (
     "/torch/fx/",
     "/torch/_subclasses/",
     "/torch/_export/",
@@ -106,12 +106,7 @@ def unseen_sizes(
             if len(seen) > 1:
                 continue
             found = next(
-                (
-                    dict(known[0], **{n: size})
-                    for n in dict.fromkeys(names.values())
-                    for size in PROBED_SIZES
-                    if outcome(dict(known[0], **{n: size})) not in seen
-                ),
+                ({**known[0], n: size} for n in dict.fromkeys(names.values()) for size in PROBED_SIZES if outcome({**known[0], n: size}) not in seen),
                 None,
             )
         except (TypeError, KeyError, ValueError):
