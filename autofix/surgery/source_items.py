@@ -16,7 +16,7 @@ def counted_items(count: Any, get: Any) -> Any:
 
 def as_size(value: Any) -> Any:
     """A number that may be a tensor, as a Python int or a size."""
-    return value.item() if isinstance(value, torch.Tensor) and torch.compiler.is_exporting() else int(value) if isinstance(value, torch.Tensor) else value
+    return value.clone().item() if isinstance(value, torch.Tensor) and torch.compiler.is_exporting() else int(value) if isinstance(value, torch.Tensor) else value
 
 
 def row_of(tensor: torch.Tensor, i: Any, dim: int = 0) -> torch.Tensor:

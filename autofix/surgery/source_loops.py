@@ -188,8 +188,10 @@ def loop_slot(first: Any, last: Any, changed: bool) -> Any:
             self.caps: dict[int, Any] = {}
             if not changed:
                 return
-            if is_number(first) and is_number(last):
-                self.kind, self.dtype = "number", promoted_dtype(number_dtype(first), number_dtype(last))
+            if first is UNSET and is_number(last):
+                self.first = 0
+            if is_number(self.first) and is_number(last):
+                self.kind, self.dtype = "number", promoted_dtype(number_dtype(self.first), number_dtype(last)) if first is not UNSET else number_dtype(last)
                 return
             if not isinstance(last, torch.Tensor) or not (isinstance(first, torch.Tensor) or is_number(first) or first is UNSET):
                 raise TypeError(f"a loop turns {type(first).__name__} into {type(last).__name__}")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from autofix.surgery.source_merge import is_number
+from autofix.surgery.source_merge import as_dtype, is_number
 from autofix.surgery.source_runtime import is_tracing, nested_tensor_of
 
 LEAST_SIZE = 0
@@ -30,6 +30,11 @@ def real(number: Any) -> Any:
     return torch.tensor(number, dtype=torch.float64) if type(number) is float and is_tracing() else number
 
 
+def item_of(value: torch.Tensor) -> Any:
+    """value.item() of a whole number; the copy drops an offset into a larger tensor, which would have to be known."""
+    return as_dtype(value.reshape(()) if value.dim() else value, torch.int64).clone().item()
+
+
 def whole(number: Any, signed: bool = False) -> Any:
     """int(number), kept in the graph. signed: it may be negative."""
     if not is_tracing() or not isinstance(number, (torch.Tensor, torch.SymInt, torch.SymFloat)):
@@ -37,7 +42,7 @@ def whole(number: Any, signed: bool = False) -> Any:
     if isinstance(number, torch.SymInt):
         return number
     value = number if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.float64)
-    value = value.reshape(()).to(torch.int64).item()
+    value = item_of(value)
     if not signed:
         torch._check(value >= LEAST_SIZE)
     return value
@@ -72,7 +77,7 @@ def number_of(value: Any) -> Any:
     """value.item(): a whole number becomes a size, any other stays a 0-d tensor while exporting."""
     if not is_tracing() or not isinstance(value, torch.Tensor):
         return value.item()
-    return value.item() if not value.dtype.is_floating_point and value.dtype is not torch.bool else value.reshape(())
+    return item_of(value) if not value.dtype.is_floating_point and value.dtype is not torch.bool else value.reshape(())
 
 
 def real_of(value: Any) -> Any:
@@ -85,7 +90,7 @@ def real_of(value: Any) -> Any:
 def index_of(value: Any) -> Any:
     """A 0-d tensor used as an index, an end of a slice or a size; anything else as it is."""
     if isinstance(value, torch.Tensor) and not value.dim() and is_tracing():
-        return value.to(torch.int64).item()
+        return item_of(value)
     return value
 
 
@@ -168,7 +173,7 @@ def slice_ends(index: slice, size: Any) -> tuple[Any, Any]:
         elif type(end) is int:
             ends.append(torch.scalar_tensor(end if end >= 0 else size + end, dtype=torch.int64))
         else:
-            value = end.reshape(()).to(torch.int64) if isinstance(end, torch.Tensor) else torch.scalar_tensor(end, dtype=torch.int64)
+            value = as_dtype(end.reshape(()) if end.dim() else end, torch.int64) if isinstance(end, torch.Tensor) else torch.scalar_tensor(end, dtype=torch.int64)
             ends.append(torch.where(value < 0, value + size, value))
     limit = torch.scalar_tensor(size, dtype=torch.int64)
     start = torch.minimum(ends[0].clamp(min=0), limit)

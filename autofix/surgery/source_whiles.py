@@ -93,6 +93,8 @@ def align_lists(before: Any, after: Any) -> list[Any]:
     for old, new in zip(before, after):
         if isinstance(old, list) and (getattr(new, "is_rows", False) or (isinstance(new, list) and len(new) != len(old))):
             out.append(as_rows(old, [new.data[0]] if getattr(new, "is_rows", False) else new))
+        elif old is UNSET and isinstance(new, (list, tuple, dict)):
+            out.append(pytree.tree_map(lambda v: UNSET, new))
         else:
             out.append(old)
     return out
