@@ -94,7 +94,7 @@ def unseen_sizes(
     for site in watch.sites.values():
         if site.kind != "bool" or not site.symbols or len(site.symbols) != len(site.test.free_symbols):
             continue
-        names = {s: axes.get(parameter, {}).get(axis) for s, (parameter, axis) in site.symbols.items()}
+        names: dict[Any, Any] = {s: axes.get(parameter, {}).get(axis) for s, (parameter, axis) in site.symbols.items()}
         if None in names.values():
             continue
 
