@@ -129,7 +129,8 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
             library, user = source_frames(sys._getframe(1), self.files)
             frame = user or library
             self.operators[name] = f"{real_path(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
-            if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and "dropout" not in name:
+            draws = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+            if draws and ("dropout" not in name or (len(args) > 2 and args[2] is True)):
                 self.random[name] = self.operators[name]
         out = func(*args, **(kwargs or {}))
         for one in out if isinstance(out, (tuple, list)) else (out,):

@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from autofix.adapter import as_output_tensor, bind_arguments, input_leaves, output_leaves, rebuild_value
-from autofix.case import Case, InputSet
+from autofix.case import Case, InputSet, uninitialized
 
 SMALL_MODEL_BYTES = 64 * 2**20
 """A model up to this size is copied before its first call; a larger one is built again where that is needed."""
@@ -106,7 +106,8 @@ def model_marks(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
     """What `traces_of` compares: values of buffers, versions of parameters, marks of plain attributes."""
     marks: dict[str, dict[str, Any]] = {"buffers": {}, "parameters": {}, "attributes": {}}
     for name, tensor in model.named_buffers():
-        marks["buffers"][name] = tensor.detach().clone()
+        if not uninitialized(tensor):
+            marks["buffers"][name] = tensor.detach().clone()
     for name, parameter in model.named_parameters():
         marks["parameters"][name] = (id(parameter), parameter._version)
     for path, module in model.named_modules():
@@ -119,9 +120,10 @@ def model_marks(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
 def traces_of(marks: dict[str, dict[str, Any]], model: torch.nn.Module) -> Traces:
     """Compare a model with its marks from before a call."""
     now = dict(model.named_buffers())
-    buffers = [n for n, t in now.items() if n not in marks["buffers"] or not same_tensor(t.detach(), marks["buffers"][n])]
+    old = marks["buffers"]
+    buffers = [n for n, t in now.items() if n in old and not same_tensor(t.detach(), old[n])]
     parameters = [n for n, p in model.named_parameters() if marks["parameters"].get(n) != (id(p), p._version)]
-    attributes = []
+    attributes = [n for n in now if n not in old]
     for path, module in model.named_modules():
         for key, value in vars(module).items():
             name = f"{path}.{key}".lstrip(".")
@@ -205,6 +207,8 @@ class Eager:
         self.trying, self.skip = trying, skip
         self.limit: float | None = None  # seconds that one call on a generated set may take
         self.model = case.build()
+        self.rng_state = torch.get_rng_state()
+        self.lazy = any(uninitialized(t) for t in [*self.model.parameters(), *self.model.buffers()])
         self.template = ordered_call(self.model.forward, case.given)
         self.example: Leaves = input_leaves(self.model.forward, *self.template)
         self.bytes = tensor_bytes(iter([*self.model.parameters(), *self.model.buffers()]))
@@ -246,6 +250,8 @@ class Eager:
         before = {n: t.detach().clone() for n, t in model.named_buffers() if n in self.mutated_buffers} if self.mutated_buffers else {}
         args, kwargs = self.arguments(leaves, template)
         self.calls += 1
+        if self.lazy:  # its first call makes weights, with the random numbers that follow building
+            torch.set_rng_state(self.rng_state)
         start = time.perf_counter()
         with torch.no_grad(), time_limit(self.limit):
             try:

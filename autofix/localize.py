@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autofix.pairing import CLOSE, EagerValue, Pairing, eager_values, merge_copies, program_values, relative_error
+from autofix.trust import input_names, noted_operator, trusted_values
 
 if TYPE_CHECKING:
     from autofix.case import Case
@@ -47,9 +48,18 @@ def session_values(path: str, feed: dict[str, Any]) -> tuple[Any, dict[str, Any]
     options.log_severity_level = 4
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = open_beside(model, path, options)
+    narrow = [o.name for o in session.get_outputs() if o.type == "tensor(bfloat16)"]
+    if narrow:  # NumPy has no such type: read them through casts
+        cast = type(model).FromString(model.SerializeToString())
+        for name in narrow:
+            cast.graph.node.append(onnx.helper.make_node("Cast", [name], [name + ".float"], to=onnx.TensorProto.FLOAT))
+        outputs = [o for o in cast.graph.output if o.name not in narrow]
+        del cast.graph.output[:]
+        cast.graph.output.extend([*outputs, *(onnx.helper.make_empty_tensor_value_info(n + ".float") for n in narrow)])
+        session = open_beside(cast, path, options)
     names = [o.name for o in session.get_outputs()]
-    values = {n: v for n, v in zip(names, session.run(names, feed), strict=True) if isinstance(v, np.ndarray)}
-    return model, values
+    got = zip(names, session.run(names, feed), strict=True)
+    return model, {n.removesuffix(".float") if n.removesuffix(".float") in narrow else n: v for n, v in got if isinstance(v, np.ndarray)}
 
 
 def open_beside(model: Any, path: str, options: Any) -> Any:
@@ -112,10 +122,8 @@ def locate_between(make: Callable[[], list[EagerValue]], path: str, one: Referen
     pairing = Pairing(eager)
     producer = {name: node for node in model.graph.node for name in node.output if name}
     paired = {name: pairing.partner(array) for name, array in values.items()}
-    for name in shape_values(model):
-        paired[name] = paired.get(name) or -1
-    unpair_imposters(model, values, paired, eager)
-    suspects = suspects_above(wrong[0][1], producer, paired)
+    trusted = trusted_values(model, values, paired, eager)
+    suspects = suspects_above(wrong[0][1], producer, trusted)
     order = {id(node): i for i, node in enumerate(model.graph.node)}
     suspects = sorted(suspects, key=lambda n: order[id(n)])[:MOST_SUSPECTS]
     if not suspects:
@@ -143,37 +151,8 @@ def optimizer_fault(path: str, feed: dict[str, Any], outputs: list[str], wanted:
     return {"cause": "graph-optimization", "error_before": 0.0, "error_after": off} if off > CLOSE else None
 
 
-def unpair_imposters(model: Any, values: dict[str, Any], paired: dict[str, int | None], eager: list[EagerValue]) -> None:
-    """Where the exporter noted another aten operator for a node than that of its output's partner, and such an operator has no partner although
-    it reads what the node reads: the equality is by chance (cos for sin, or a root left out), and the pair is dissolved."""
-    matched = {p for p in paired.values() if p is not None and p >= 0}
-    for node in model.graph.node:
-        operator = from_metadata(node).get("operator", "")
-        partner = paired.get(node.output[0]) if node.output else None
-        if not operator or partner is None or partner < 0 or eager[partner].operator.split(".")[1:2] == operator.split(".")[1:2]:
-            continue
-        read = {paired.get(i) for i in node.input} - {None, -1}
-        orphans = (v for i, v in enumerate(eager) if i not in matched and v.operator.split(".")[1:2] == operator.split(".")[1:2])
-        out = values.get(node.output[0])
-        if out is not None and any(
-            v.array.size == out.size and (not v.sources or read & set(v.sources)) and relative_error(out, v.array) > CLOSE for v in orphans
-        ):
-            paired[node.output[0]] = None
-
-
-def shape_values(model: Any) -> set[str]:
-    """Values of the file that follow from shapes and constants alone: eager has them as Python numbers, so they are taken to be right."""
-    known = {t.name for t in model.graph.initializer}
-    static: set[str] = set()
-    for node in model.graph.node:
-        inputs = [i for i in node.input if i]
-        if node.op_type in ("Shape", "Size", "Constant") or (inputs and all(i in known or i in static for i in inputs)):
-            static.update(o for o in node.output if o)
-    return static
-
-
-def suspects_above(start: str, producer: dict[str, Any], paired: dict[str, int | None]) -> list[Any]:
-    """Nodes at the upper rim of the region without partners above `start`: all their computed inputs have partners, or they have none."""
+def suspects_above(start: str, producer: dict[str, Any], trusted: set[str]) -> list[Any]:
+    """Nodes at the upper rim of the untrusted region above `start`: all their computed inputs are trusted, or they have none."""
     rim: list[Any] = []
     seen: set[str] = set()
     stack = [start]
@@ -183,7 +162,7 @@ def suspects_above(start: str, producer: dict[str, Any], paired: dict[str, int |
             continue
         seen.add(name)
         node = producer[name]
-        open_inputs = [i for i in node.input if i in producer and producer[i].op_type != "Constant" and paired.get(i) is None]
+        open_inputs = [i for i in input_names(node) if i in producer and producer[i].op_type != "Constant" and i not in trusted]
         stack += open_inputs
         if not open_inputs and node.op_type != "Constant" and not any(node is n for n in rim):
             rim.append(node)
@@ -227,7 +206,7 @@ def judge_suspect(
         fault["error_after"] = relative_error(out, match.array) if out is not None and out.size == match.array.size else float("inf")
     elif wrong[1] in values:
         fault["error_after"] = relative_error(values[wrong[1]], truth[wrong[1]])
-    fault.update({k: v for k, v in from_metadata(node).items() if v and not (k == "line" and fault["file"])})
+    fault["operator"] = noted_operator(node) or fault["operator"]
     return fault
 
 
@@ -251,13 +230,3 @@ def expected_of(node: Any, values: dict[str, Any], eager: list[EagerValue], read
         (v for i, v in enumerate(eager) if i not in matched and not v.operator.startswith(("aten.detach", "aten.clone", "aten.view", "aten.t."))),
         None,
     )
-
-
-def from_metadata(node: Any) -> dict[str, Any]:
-    """What the exporter wrote into a node about its origin: the aten operator of its fx node."""
-    props = {p.key: p.value for p in node.metadata_props}
-    found: dict[str, Any] = {}
-    text = props.get("pkg.torch.onnx.fx_node", "")
-    if "target=torch.ops." in text:
-        found["operator"] = text.partition("target=torch.ops.")[2].partition("]")[0].partition("(")[0].strip()
-    return found

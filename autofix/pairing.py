@@ -64,6 +64,18 @@ def inner_values(name: str, args: Any, kwargs: Any) -> list[Any]:
             return [torch.matmul(args[1], args[2])]
         if name.startswith("aten.linear.") and len(args) > 2:
             return [torch.matmul(args[0], args[1].t())]
+        if name.startswith("aten.trunc."):
+            return [args[0].abs(), args[0].abs().floor(), args[0].sign()]
+        if name.startswith("aten.ne."):
+            return [torch.eq(args[0], args[1])]
+        if name.startswith("aten.rsqrt."):
+            return [torch.sqrt(args[0])]
+        if name.startswith("aten.addcmul."):
+            scale = kwargs.get("value", 1)
+            return [args[1] * args[2], args[1] * scale, args[2] * scale, args[1] * args[2] * scale]
+        if name.startswith("aten.lerp."):
+            gap, rest = args[1] - args[0], 1 - args[2]
+            return [gap, args[2] * gap, args[0] + args[2] * gap, gap * rest, args[1] - gap * rest]
         if name.startswith("aten.silu."):
             return [torch.sigmoid(args[0])]
         if name.startswith("aten.gelu.") and kwargs.get("approximate", "none") == "none":
@@ -105,7 +117,11 @@ def record_values(run: Callable[[], None], files: frozenset[str], place: Callabl
     class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Keeps a copy of every dense real result."""
 
+        supports_higher_order_operators = True
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if isinstance(func, torch._ops.HigherOrderOperator):
+                return self.inside(func, args, kwargs or {})
             inputs = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(v, torch.Tensor)]
             out = func(*args, **(kwargs or {}))
             if place is not None:
@@ -123,6 +139,13 @@ def record_values(run: Callable[[], None], files: frozenset[str], place: Callabl
             for part in inner_values(str(func), args, kwargs or {}):
                 found.append(EagerValue(str(func), *where, as_array(part).copy(), first, inside=whole))
             return out
+
+        def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """torch.cond: the branch that is taken, and its operators; other control flow as a whole."""
+            if func.name() != "cond":
+                return func(*args, **kwargs)
+            with self:
+                return (args[1] if bool(args[0]) else args[2])(*args[3])
 
     with torch.no_grad(), Record():  # type: ignore[no-untyped-call]
         run()
@@ -151,7 +174,10 @@ def program_values(program: Any, one: ReferenceSet, files: frozenset[str]) -> tu
     """(the values of a captured program on this set, its outputs); source lines are those that capture noted."""
     import torch
 
-    module = program.module()
+    try:
+        module = program.module(check_guards=False)
+    except TypeError:  # PyTorch before 2.9
+        module = program.module()
     count = sum(1 for node in module.graph.nodes if node.op == "placeholder")
     tensors = [v if isinstance(v, torch.Tensor) else torch.tensor(v) for _, v in one.leaves] + list(one.state_before.values())
     if count != len(tensors):

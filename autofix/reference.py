@@ -249,7 +249,7 @@ def finish_set(
         change, ties = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2)
         if change is None:
             why = why or "outputs jump when results move by one unit in the last place"
-        else:
+        elif change:
             ratio = shaken_ratio(call.outputs, change)
             if one.origin == "given":
                 eager.own_ratio = ratio

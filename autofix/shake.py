@@ -72,8 +72,8 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, bool]:
-    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes, or the model
-    does not bear it."""
+    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes; an empty list where
+    the model does not run like this."""
     floor = [torch.zeros(v.shape, dtype=torch.float64) for _, v in outputs]
     ties = False
     for seed in range(draws):
@@ -82,7 +82,7 @@ def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any =
             with shake:
                 moved = eager.call(leaves, None, template).outputs
         except Exception:
-            return None, shake.ties
+            return [], shake.ties
         ties |= shake.ties
         if len(moved) != len(outputs):
             return None, ties

@@ -82,8 +82,8 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
     expected: list[tuple[str, Any]] = [(n, v) for n, v in one.outputs]
     state = [(n, s) for n, s in map(entry_parts, outputs or []) if s.startswith("buffers.")]
     wanted = [(n, s) for n, s in map(entry_parts, outputs or []) if not s.startswith("buffers.")]
-    if outputs is not None and [n for n, _ in wanted] != [n for n, _ in expected]:
-        return dict(comparison_failed("outputs", f"outputs {[n for n, _ in wanted]}, PyTorch gives {[n for n, _ in expected]}"), output="")
+    if outputs is not None and [s for _, s in wanted] != [n for n, _ in expected]:
+        return dict(comparison_failed("outputs", f"outputs {[s for _, s in wanted]}, PyTorch gives {[n for n, _ in expected]}"), output="")
     if len(got) != len(expected) + len(state):
         return dict(comparison_failed("outputs", f"{len(got)} outputs, PyTorch gives {len(expected) + len(state)}"), output="")
     values = dict(expected)
@@ -92,7 +92,7 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
     plan = [(n, values[n], anchors.get(n), floors.get(n)) for n in values]
     if outputs is not None:
         by_name = {p[0]: p for p in plan}
-        plan = [(n, one.state_after[s[8:]], None, None) if s.startswith("buffers.") else by_name[n] for n, s in map(entry_parts, outputs)]
+        plan = [(n, one.state_after[s[8:]], None, None) if s.startswith("buffers.") else by_name[s] for n, s in map(entry_parts, outputs)]
     results = [
         dict(check_output(value, out, anchor, floor, target.rtol, target.atol), output=name)
         for (name, value, anchor, floor), out in zip(plan, got, strict=True)
