@@ -1,0 +1,152 @@
+"""Forms of functions whose bodies in C++ read sizes as plain integers while they run, which fixes dynamic axes; swapped in before capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is known to be 1."""
+    return isinstance(size, int) and size == 1
+
+
+def take_along(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """torch.take_along_dim."""
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    dim = dim % input.ndim
+    both = zip(input.shape, indices.shape, strict=True)
+    common = [b if is_one(a) else a for a, b in both]
+    wide = [n if k != dim else input.shape[dim] for k, n in enumerate(common)]
+    wide_index = [n if k != dim else indices.shape[dim] for k, n in enumerate(common)]
+    return input.expand(wide).gather(dim, indices.expand(wide_index))
+
+
+def kronecker(input: Tensor, other: Tensor) -> Tensor:
+    """torch.kron."""
+    rank = max(input.ndim, other.ndim)
+    a, b = [1] * (rank - input.ndim) + list(input.shape), [1] * (rank - other.ndim) + list(other.shape)
+    spread_a = [n for size in a for n in (size, 1)]
+    spread_b = [n for size in b for n in (1, size)]
+    return (input.reshape(spread_a) * other.reshape(spread_b)).reshape([m * n for m, n in zip(a, b, strict=True)])
+
+
+def vandermonde(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
+    """torch.vander, torch.linalg.vander with increasing powers."""
+    count = x.shape[-1] if N is None else N
+    if isinstance(count, int):
+        powers = [torch.ones_like(x)]
+        for _ in range(count - 1):
+            powers.append(powers[-1] * x)
+        table = torch.stack(powers, -1).narrow(-1, 0, count)
+    else:
+        table = torch.pow(x.unsqueeze(-1), torch.arange(count).to(x.dtype))
+    return table if increasing else table.flip(-1)
+
+
+def vandermonde_upward(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
+    """torch.linalg.vander."""
+    return vandermonde(x, N, True)
+
+
+def chain_product(tensors: Sequence[Tensor], *, out: None = None) -> Tensor:
+    """torch.linalg.multi_dot, from left to right."""
+    product = tensors[0]
+    for t in tensors[1:]:
+        product = product @ t
+    return product
+
+
+def triangle_places(keep_lower: bool) -> Callable[..., Tensor]:
+    """torch.tril_indices or torch.triu_indices."""
+
+    def places(row: int, col: int, offset: int = 0, *, dtype: torch.dtype = torch.int64, **options: Any) -> Tensor:
+        gap = torch.arange(col) - torch.arange(row).unsqueeze(-1)
+        return ((gap <= offset) if keep_lower else (gap >= offset)).nonzero().mT.to(dtype)
+
+    return places
+
+
+def rolled(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.roll that takes a symbolic shift."""
+
+    def replacement(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+        steps = list(shifts) if isinstance(shifts, (tuple, list)) else [shifts]
+        axes = [] if dims is None else list(dims) if isinstance(dims, (tuple, list)) else [dims]
+        if all(isinstance(s, int) for s in steps):
+            return original(input, shifts, dims) if dims is not None else original(input, shifts)
+        work = input if axes else input.reshape(-1)
+        for step, axis in zip(steps, axes or [0], strict=True):
+            size = work.shape[axis]
+            moved = torch.arange(size) - torch.full((), step, dtype=torch.int64)
+            work = work.index_select(axis, torch.remainder(moved, torch.full((), size, dtype=torch.int64)))
+        return work.reshape(input.shape)
+
+    return replacement
+
+
+def spectral_norm_of(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.linalg.matrix_norm, with singular values taken over the last two axes."""
+
+    def replacement(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: N803
+        if ord not in (2, -2, "nuc"):
+            return original(A, ord, dim, keepdim, dtype=dtype)
+        a = A if dtype is None else A.to(dtype)
+        axes = [d % a.ndim for d in dim]
+        s = torch.linalg.svdvals(a.movedim(axes, (-2, -1)))
+        value = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
+        for axis in sorted(axes) if keepdim else []:
+            value = value.unsqueeze(axis)
+        return value
+
+    return replacement
+
+
+def runs_of_equal(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """torch.unique_consecutive over the flattened tensor or along the axis of a 1-d one."""
+    flat = input.reshape(-1)
+    first = torch.ones_like(flat.narrow(0, 0, 1), dtype=torch.int64)
+    n = flat.shape[0]
+    changed = torch.cat([first, (flat.narrow(0, 1, n - 1) != flat.narrow(0, 0, n - 1)).to(torch.int64)])
+    inverse = changed.cumsum(0) - 1
+    starts = changed.nonzero().squeeze(1)
+    values = flat.index_select(0, starts)
+    counts = torch.zeros_like(starts).scatter_add(0, inverse, torch.ones_like(inverse))
+    inverse = inverse.reshape(input.shape)
+    if return_inverse and return_counts:
+        return values, inverse, counts
+    return (values, inverse) if return_inverse else (values, counts) if return_counts else values
+
+
+def runs_checked(original: Callable[..., Any]) -> Callable[..., Any]:
+    """runs_of_equal where it applies."""
+
+    def replacement(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+        if dim is not None and input.ndim != 1:
+            return original(input, return_inverse, return_counts, dim)
+        return runs_of_equal(input, return_inverse, return_counts)
+
+    return replacement
+
+
+def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
+    """{name: {torch function: replacement}}."""
+    lower, upper = triangle_places(True), triangle_places(False)
+    return {
+        "take_along_dim": {torch.take_along_dim: take_along, torch.Tensor.take_along_dim: take_along},
+        "kron": {torch.kron: kronecker, torch.Tensor.kron: kronecker},
+        "vander": {torch.vander: vandermonde, torch.linalg.vander: vandermonde_upward},
+        "multi_dot": {torch.linalg.multi_dot: chain_product},
+        "tril_indices": {torch.tril_indices: lower},
+        "triu_indices": {torch.triu_indices: upper},
+        "roll": {torch.roll: rolled(torch.roll), torch.Tensor.roll: rolled(torch.roll)},
+        "matrix_norm": {torch.linalg.matrix_norm: spectral_norm_of(torch.linalg.matrix_norm)},
+        "unique_consecutive": {
+            torch.unique_consecutive: runs_checked(torch.unique_consecutive),
+            torch.Tensor.unique_consecutive: runs_checked(torch.unique_consecutive),
+        },
+    }

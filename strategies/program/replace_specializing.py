@@ -1,0 +1,71 @@
+"""Swap functions that read sizes as constants (kron, take_along_dim, vander, roll by a size, ...) for forms that keep axes dynamic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from autofix.recipe import Fix
+from autofix.strategy import Evidence, Example, ProgramStrategy
+from autofix.target import Target
+from autofix.trial import Diagnosis, Stage
+
+FUNCTIONS = ("kron", "matrix_norm", "multi_dot", "roll", "take_along_dim", "tril_indices", "triu_indices", "unique_consecutive", "vander")
+
+PRODUCTS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        order = x.argsort(1)
+        return torch.kron(x, x[:, :1]), torch.take_along_dim(x, order, 1)
+
+
+def get_inputs():
+    return [torch.randn(2, 3)]
+
+
+def get_more_inputs():
+    return [[torch.randn(4, 5)]]
+
+
+dynamic_shapes = {"x": {0: "n", 1: "m"}}
+"""
+
+
+class ReplaceSpecializing(ProgramStrategy):
+    """Replace functions whose C++ bodies ask for plain sizes, which turns dynamic axes into constants.
+
+    When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices and triu_indices of dynamic sizes, roll by a dynamic amount, spectral and nuclear
+    matrix norms of a dynamic batch, unique_consecutive with inverse.
+
+    Why it is safe: each form is the function's definition with the same elements in the same order; other uses of a function are passed on.
+    """
+
+    treats = ("axis-specialized", "axis-fixed", "unsupported-operator", "capture-error", "convert-error", "decompose-error", "data-dependent-size")
+    prior = 0.55
+
+    def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        text = "\n".join(evidence.facts.get("sources", {}).values())
+        used = [name for name in FUNCTIONS if re.search(rf"(?<![A-Za-z_]){name}\(", text)]
+        if used:
+            yield self.fix(functions=used)
+
+    @staticmethod
+    def apply(plan: Any, *, functions: list[str]) -> Any:
+        from autofix.errors import NothingToDo
+        from autofix.surgery.ops_shapes import shape_overrides
+
+        known = shape_overrides()
+        added = [known[name] for name in functions if name in known]
+        if not added:
+            raise NothingToDo("none of these functions is known")
+        for table in added:
+            plan.overrides.update(table)
+        return plan
+
+    REPAIRS = (Example(PRODUCTS, "axis-specialized", {"functions": ["kron", "take_along_dim"]}),)
+    DECLINES = (Diagnosis("axis-specialized", Stage.CAPTURE, {}),)

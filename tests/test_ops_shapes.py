@@ -1,0 +1,36 @@
+"""Shape-following forms against PyTorch's own functions."""
+
+import torch
+
+from autofix.surgery.ops_shapes import shape_overrides
+
+NEW = {f: g for table in shape_overrides().values() for f, g in table.items()}
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_every_form_gives_the_same_elements():
+    order = X.argsort(1)
+    assert torch.equal(NEW[torch.take_along_dim](X, order, 1), torch.take_along_dim(X, order, 1))
+    assert torch.equal(NEW[torch.take_along_dim](X, order[:1], 1), torch.take_along_dim(X, order[:1], 1))
+    assert torch.equal(NEW[torch.take_along_dim](X, order), torch.take_along_dim(X, order))
+    assert torch.equal(NEW[torch.kron](X, X[0]), torch.kron(X, X[0]))
+    for n in (None, 0, 1, 3):
+        for up in (False, True):
+            torch.testing.assert_close(NEW[torch.vander](X[0], n, up), torch.vander(X[0], n, up))
+    torch.testing.assert_close(NEW[torch.linalg.multi_dot]([X, X.mT, X]), torch.linalg.multi_dot([X, X.mT, X]))
+    for offset in (-1, 0, 2):
+        assert torch.equal(NEW[torch.tril_indices](3, 5, offset), torch.tril_indices(3, 5, offset))
+        assert torch.equal(NEW[torch.triu_indices](3, 5, offset), torch.triu_indices(3, 5, offset))
+    assert torch.equal(NEW[torch.roll](X, 2, 1), torch.roll(X, 2, 1))
+    for ord in (2, -2, "nuc", "fro", 1):
+        for keepdim in (False, True):
+            torch.testing.assert_close(NEW[torch.linalg.matrix_norm](X, ord, keepdim=keepdim), torch.linalg.matrix_norm(X, ord, keepdim=keepdim))
+
+
+def test_runs():
+    x = torch.tensor([1, 1, 2, 2, 2, 1, 3])
+    for inverse in (False, True):
+        for counts in (False, True):
+            ours, theirs = (f(x, return_inverse=inverse, return_counts=counts) for f in (NEW[torch.unique_consecutive], torch.unique_consecutive))
+            for a, b in zip(*((o,) if isinstance(o, torch.Tensor) else o for o in (ours, theirs)), strict=True):
+                assert torch.equal(a, b)
