@@ -84,8 +84,7 @@ def test_nan_in_padding_does_not_spread():
 
 
 @pytest.mark.parametrize("key_mask", KEY_MASKS.values(), ids=KEY_MASKS)
-@pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(("need_weights", "average"), [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize(
     "options",
     [{}, {"num_heads": 1}, {"batch_first": False}, {"bias": False}, {"add_zero_attn": True}, {"add_bias_kv": True}, {"kdim": 6, "vdim": 4}],

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autofix.surgery.onnx_casts import repair_kernels
 
@@ -225,3 +225,18 @@ def test_bad_nodes_inside_branches_are_repaired():
     assert repair_kernels(model)
     p, q = np.array([True, False]), np.array([False, False])
     np.testing.assert_array_equal(run(model, {"c": np.array(True), "p": p, "q": q})[0], p | q)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16])
+def test_small_powers_and_places_of_what_is_not_zero(dtype):
+    x = torch.arange(-300, 300, 7).to(dtype)
+    inputs = {"x": x.numpy()}
+    model = one_node("Pow", {**inputs, "e": np.array(3, x.numpy().dtype)}, {"y": helper.np_dtype_to_tensor_dtype(x.numpy().dtype)})
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3, x.numpy().dtype), "e"))
+    del model.graph.input[1]
+    assert repair_kernels(model)
+    np.testing.assert_array_equal(run(model, inputs)[0], (x**3).numpy())
+    double = {"x": np.array([0.0, -0.0, np.nan, 1e-300, 2.0])}
+    model = one_node("NonZero", double, {"y": TensorProto.INT64})
+    assert repair_kernels(model)
+    np.testing.assert_array_equal(run(model, double)[0], torch.from_numpy(double["x"]).nonzero().numpy().T)

@@ -18,6 +18,7 @@ from autofix.surgery.onnx_double import (
     gemm_parts,
     global_pool_parts,
     instance_norm_parts,
+    nonzero_parts,
     sum_parts,
 )
 from autofix.surgery.onnx_kernels import OrtKernels
@@ -63,6 +64,7 @@ WIDER_TYPES: dict[int, tuple[int, ...]] = {
     TensorProto.BFLOAT16: (TensorProto.FLOAT,),
     TensorProto.FLOAT: (TensorProto.DOUBLE,),
 }
+SMALL_INTEGERS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16)
 REAL_TYPES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 DOUBLE_FORMS = {
     "Erf": double_erf, "Gelu": double_gelu, "Sinh": double_sinh_cosh, "Cosh": double_sinh_cosh, "Tan": double_tan, "Asin": double_inverse_trig,
@@ -70,7 +72,14 @@ DOUBLE_FORMS = {
     "Atanh": double_inverse_hyperbolic, "Celu": double_celu, "LSTM": rnn_parts, "GRU": rnn_parts, "RNN": rnn_parts,
     "InstanceNormalization": instance_norm_parts,
 }  # fmt: skip
-ANY_FORMS = {"Gemm": gemm_parts, "Sum": sum_parts, "Mean": sum_parts, "GlobalAveragePool": global_pool_parts, "GlobalMaxPool": global_pool_parts}
+ANY_FORMS = {
+    "NonZero": nonzero_parts,
+    "Gemm": gemm_parts,
+    "Sum": sum_parts,
+    "Mean": sum_parts,
+    "GlobalAveragePool": global_pool_parts,
+    "GlobalMaxPool": global_pool_parts,
+}
 CONV_FORMS = {"Conv": conv_parts, "ConvTranspose": conv_transpose_parts, "AveragePool": average_pool_parts}
 FLOAT_FUNCTIONS = (
     "Sqrt", "Exp", "Log", "Sin", "Cos", "Tan", "Sigmoid", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Softmax", "Atan", "Asin",
@@ -103,25 +112,36 @@ class KernelRepair:
         self.kernels = OrtKernels(self.opset)
         self.types: dict[str, int] = {}
         self.shapes: dict[str, list[int]] = {}
+        self.scalars: dict[str, float] = {}
         self.changed: list[str] = []
         self.count = 0
 
     def graph(self, graph: onnx.GraphProto) -> None:
         """Repair the nodes of a graph, nested ones first, in place."""
         for tensor in graph.initializer:
-            self.shapes[tensor.name] = list(tensor.dims)
+            self.note_constant(tensor.name, tensor)
         onnx_graph_types(graph, self.opset, self.types)
         done: list[onnx.NodeProto] = []
         for node in graph.node:
             for sub in onnx_subgraphs(node):
                 self.graph(sub)
             if node.op_type == "Constant" and onnx_attribute(node, "value") is not None:
-                self.shapes[node.output[0]] = list(onnx_attribute(node, "value").dims)
+                self.note_constant(node.output[0], onnx_attribute(node, "value"))
             done += self.node(node, 0)
         del graph.node[:]
         graph.node.extend(done)
         if self.changed:
             del graph.value_info[:]
+
+    def note_constant(self, name: str, tensor: onnx.TensorProto) -> None:
+        """Remember a constant's shape, and its value where it is a single number."""
+        self.shapes[name] = list(tensor.dims)
+        if tensor.data_type in SMALL_INTEGERS + REAL_TYPES[:3] and all(d == 1 for d in tensor.dims):
+            self.scalars[name] = float(onnx.numpy_helper.to_array(tensor).reshape(-1)[0])
+
+    def small_power(self, node: onnx.NodeProto, narrow: int) -> bool:
+        """Whether a power of 8- or 16-bit integers stays far below 2^53, so that it is exact in 64 bits."""
+        return node.op_type == "Pow" and narrow in SMALL_INTEGERS and self.scalars.get(node.input[1]) in (0.0, 1.0, 2.0, 3.0)
 
     def settle(self, nodes: list[onnx.NodeProto], depth: int) -> list[onnx.NodeProto]:
         """Repair newly written nodes in turn."""
@@ -157,7 +177,7 @@ class KernelRepair:
     def other_form(self, node: onnx.NodeProto, inputs: list[int | None], outputs: list[int | None]) -> list[onnx.NodeProto]:
         """The node from other operators, or nothing."""
         code = inputs[0] if inputs else None
-        if code is None or code in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+        if code is None or (code in (TensorProto.FLOAT16, TensorProto.BFLOAT16) and node.op_type != "NonZero"):
             return []
         w, op = self.writer(node), node.op_type
         done = False
@@ -186,7 +206,8 @@ class KernelRepair:
         for narrow in sorted({code for _, code in choices}):
             for wide in WIDER_TYPES[narrow]:
                 changed = {n: wide for n, code in choices if code == narrow and ORT_TYPE_NAMES[wide] in allowed[n]}
-                if not changed or not cast_is_exact(node, narrow, wide):
+                exact = wide == TensorProto.INT64 if self.small_power(node, narrow) else cast_is_exact(node, narrow, wide)
+                if not changed or not exact:
                     continue
                 new_in = [changed.get(f.type_str, t) if f is not None and t == narrow else t for f, t in zip(formal_in, inputs, strict=True)]
                 new_out = [changed.get(f.type_str, t) if f is not None and t == narrow else t for f, t in zip(formal_out, outputs, strict=True)]

@@ -185,6 +185,12 @@ def gemm_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
     return True
 
 
+def nonzero_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
+    """NonZero of booleans; a cast to bool is False for zeros alone."""
+    w.op("NonZero", w.cast(node.input[0], TensorProto.BOOL), out=node.output[0])
+    return code != TensorProto.BOOL
+
+
 def sum_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
     """Sum and Mean of several tensors as Add (and Div)."""
     total = node.input[0]
