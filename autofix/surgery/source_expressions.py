@@ -223,7 +223,11 @@ def turn_limit(loop: cst.While) -> str:
         if isinstance(s, cst.SimpleStatementLine) and isinstance(s.body[0], cst.AugAssign):
             small = s.body[0]
             plus = isinstance(small.operator, cst.AddAssign)
-            if isinstance(small.target, cst.Name) and isinstance(small.value, cst.Integer) and (plus or isinstance(small.operator, cst.SubtractAssign)):
+            if (
+                isinstance(small.target, cst.Name)
+                and isinstance(small.value, cst.Integer)
+                and (plus or isinstance(small.operator, cst.SubtractAssign))
+            ):
                 steps[small.target.value] = int(small.value.value) * (1 if plus else -1)
     stored = uses_of(*body).stores
     counts = {n: v for n, v in steps.items() if sum(n in uses_of(s).stores for s in body) == 1}
@@ -247,7 +251,8 @@ class _Hoist(cst.CSTTransformer):
     """Take list comprehensions over symbolic numbers of items out of one statement."""
 
     def __init__(self, dynamic: set[str], fresh: Any) -> None:
-        self.dynamic, self.fresh, self.loops = dynamic, fresh, []
+        self.dynamic, self.fresh = dynamic, fresh
+        self.loops: list[Any] = []
 
     def visit_Lambda(self, node: cst.Lambda) -> bool:
         return False
@@ -295,7 +300,12 @@ class ComprehensionLoops(cst.CSTTransformer):
         if not hoist.loops or not isinstance(new, cst.SimpleStatementLine):
             return updated_node
         only = new.body[0]
-        if isinstance(only, cst.Assign) and isinstance(only.value, cst.Name) and len(only.targets) == 1 and isinstance(only.targets[0].target, cst.Name):
+        if (
+            isinstance(only, cst.Assign)
+            and isinstance(only.value, cst.Name)
+            and len(only.targets) == 1
+            and isinstance(only.targets[0].target, cst.Name)
+        ):
             wanted, made = only.targets[0].target, only.value.value  # `rows = [...]`: the loop fills `rows` itself
 
             class Rename(cst.CSTTransformer):

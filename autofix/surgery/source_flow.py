@@ -10,19 +10,14 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import ListReaders, TestRewriter, bracketed, code_of, flag_call, none_names, turn_limit
+from autofix.surgery.source_exits import LoopExits, LoopReturns, RewriteReturns, as_tuple, plain_line
+from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call, none_names, turn_limit
 from autofix.surgery.source_names import EVERYTHING, contains, else_statements, exposed, falls_through, parameter_names, statements, uses_of
 
 
 def tuple_text(names: Sequence[str]) -> str:
     """The text of a tuple of names, "(a,)" for one."""
     return "()" if not names else f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
-
-
-def _line(text: str) -> cst.SimpleStatementLine:
-    node = cst.parse_statement(text)
-    assert isinstance(node, cst.SimpleStatementLine)
-    return node
 
 
 def _define(name: str, params: Sequence[str], body: Sequence[Any]) -> cst.FunctionDef:
@@ -52,79 +47,6 @@ def _lead(new: list[Any], old: Any) -> list[Any]:
     if new and hasattr(old, "leading_lines"):
         new[0] = new[0].with_changes(leading_lines=[*new[0].leading_lines, *[n for n in old.leading_lines if n.comment or not new[0].leading_lines]])
     return new
-
-
-class _Returns(cst.CSTTransformer):
-    """Give every `return value` of a function body another form."""
-
-    def __init__(self, wrap: Any) -> None:
-        self.wrap = wrap
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
-
-    def visit_Lambda(self, node: cst.Lambda) -> bool:
-        return False
-
-    def leave_Return(self, original_node: cst.Return, updated_node: cst.Return) -> Any:
-        return self.wrap(updated_node)
-
-
-def as_tuple(node: cst.Return) -> cst.Return:
-    """`return a` -> `return (a,)`."""
-    value = bracketed(node.value) if node.value is not None else cst.Name("None")
-    return node.with_changes(value=cst.Tuple([cst.Element(value, comma=cst.Comma())]), whitespace_after_return=cst.SimpleWhitespace(" "))
-
-
-class _LoopExits(cst.CSTTransformer):
-    """In the body of one loop: `break` and `continue` become returns of (stop, carried...); `return v` leaves with a flag set."""
-
-    def __init__(self, carried: Sequence[str]) -> None:
-        self.carried, self.depth = list(carried), 0
-
-    def state(self, stop: str) -> str:
-        return f"return ({', '.join([stop, *self.carried])},)" if not self.carried else f"return ({', '.join([stop, *self.carried])})"
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
-
-    def visit_For(self, node: cst.For) -> None:
-        self.depth += 1
-
-    def visit_While(self, node: cst.While) -> None:
-        self.depth += 1
-
-    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
-        self.depth -= 1
-        return updated_node
-
-    def leave_While(self, original_node: cst.While, updated_node: cst.While) -> cst.While:
-        self.depth -= 1
-        return updated_node
-
-    def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
-        last = updated_node.body[-1]
-        if self.depth == 0 and isinstance(last, (cst.Break, cst.Continue)):
-            exit_line = _line(self.state("True" if isinstance(last, cst.Break) else "False"))
-            if len(updated_node.body) == 1:
-                return exit_line.with_changes(leading_lines=updated_node.leading_lines)
-            return updated_node.with_changes(body=[*updated_node.body[:-1], *exit_line.body])
-        return updated_node
-
-
-class _LoopReturns(cst.CSTTransformer):
-    """`return v` inside a loop -> `result = v; returned = True; break`."""
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
-
-    def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
-        last = updated_node.body[-1]
-        if not isinstance(last, cst.Return):
-            return updated_node
-        value = code_of(last.value) if last.value is not None else "None"
-        lines = [_line(f"result = {value}"), _line("returned = True"), _line("break")]
-        return cst.FlattenSentinel([*([updated_node.with_changes(body=updated_node.body[:-1])] if len(updated_node.body) > 1 else []), *lines])
 
 
 class FlowRewriter:
@@ -204,7 +126,7 @@ class FlowRewriter:
             else:
                 out.append(self._expressions(s))
         if not out:
-            out = [_line("pass")]
+            out = [plain_line("pass")]
         return out
 
     def _expressions(self, s: Any) -> Any:
@@ -242,7 +164,7 @@ class FlowRewriter:
         missing = [n for n in names if n not in have]
         if missing:
             self.helpers.add("UNSET")
-        return [_line(f"{n} = UNSET") for n in missing]
+        return [plain_line(f"{n} = UNSET") for n in missing]
 
     def _assigning_if(self, s: cst.If, after: set[str], have: Any) -> list[Any]:
         then, other = statements(s.body), else_statements(s)
@@ -252,12 +174,12 @@ class FlowRewriter:
         b_reads, b_sure = exposed(other)
         params = [n for n in sorted(stores) if n in a_reads | b_reads or (n in outs and (n not in a_sure or n not in b_sure))]
         inner = set(have) | set(params) if have is not EVERYTHING else have
-        done = _line(f"return {tuple_text(outs)}")
+        done = plain_line(f"return {tuple_text(outs)}")
         bodies = [[*self.block([*b, done.deep_clone()], set(), inner, tail=True, raw=True)] for b in (then, other)]
         args, lines = self._branches(bodies, params, s.test)
         call = f"traced_if({args})"
         emit = [*self._unset(params, have), *lines]
-        emit.append(_line(f"{_targets(outs)} = {call}" if outs else call))
+        emit.append(plain_line(f"{_targets(outs)} = {call}" if outs else call))
         return emit
 
     def _returning_if(self, s: cst.If, rest: list[Any], have: Any, raw: bool) -> list[Any]:
@@ -266,15 +188,15 @@ class FlowRewriter:
         b = [*other, *(r.deep_clone() for r in rest)] if falls_through(other) else other
         bodies: list[list[Any]] = []
         for part in (a, b):
-            part = [*part, _line("return None")] if falls_through(part) else part
-            bodies.append(part if raw else [p.visit(_Returns(as_tuple)) for p in part])
+            part = [*part, plain_line("return None")] if falls_through(part) else part
+            bodies.append(part if raw else [p.visit(RewriteReturns(as_tuple)) for p in part])
         stores = uses_of(*a, *b).stores & self.locals
         reads = exposed(a)[0] | exposed(b)[0]
         params = [n for n in sorted(stores) if n in reads]
         inner = set(have) | set(params) if have is not EVERYTHING else have
         done = [self.block(part, set(), inner, tail=True, raw=True) for part in bodies]
         args, lines = self._branches(done, params, s.test)
-        return [*self._unset(params, have), *lines, _line(f"return traced_if({args})" + ("" if raw else "[0]"))]
+        return [*self._unset(params, have), *lines, plain_line(f"return traced_if({args})" + ("" if raw else "[0]"))]
 
     def _branches(self, bodies: list[list[Any]], params: list[str], test: cst.BaseExpression) -> tuple[str, list[Any]]:
         names, lines = [], []
@@ -305,7 +227,13 @@ class FlowRewriter:
                     return True
                 if self._exits_dynamically(inner):
                     return True
-            elif isinstance(s, (cst.With, cst.Try)) and self._exits_dynamically(statements(s.body)) or isinstance(s, (cst.For, cst.While)) and contains([s], cst.Return) and self._exits_dynamically(statements(s.body)):
+            elif (
+                isinstance(s, (cst.With, cst.Try))
+                and self._exits_dynamically(statements(s.body))
+                or isinstance(s, (cst.For, cst.While))
+                and contains([s], cst.Return)
+                and self._exits_dynamically(statements(s.body))
+            ):
                 return True
         return False
 
@@ -317,12 +245,12 @@ class FlowRewriter:
         if contains(body, cst.Return):
             new_body: list[Any] = []
             for b in body:
-                changed = b.visit(_LoopReturns())
+                changed = b.visit(LoopReturns())
                 new_body += list(changed.nodes) if isinstance(changed, cst.FlattenSentinel) else [changed]
             body = new_body
             self.locals |= {"result", "returned"}
             self.dynamic.add("returned")
-            emit = [_line("returned = False"), *self._unset(["result"], have)]
+            emit = [plain_line("returned = False"), *self._unset(["result"], have)]
             more = [cst.parse_statement("if returned:\n    return result\n"), *rest]
             after = after | {"returned", "result"}
             have = have if have is EVERYTHING else set(have) | {"returned", "result"}
@@ -331,16 +259,16 @@ class FlowRewriter:
         stores = (uses_of(*body, *([s.test] if target is None else [])).stores | (bound & after)) & self.locals
         reads = exposed(body, bound)[0] | (uses_of(s.test).loads if target is None else set())
         carried = [n for n in sorted(stores) if (n in reads or n in after) and n not in bound - after]
-        exits = _LoopExits(carried)
+        exits = LoopExits(carried)
         steps = [b.visit(exits) for b in body]
         if falls_through(steps):
-            steps.append(_line(exits.state("False")))
+            steps.append(plain_line(exits.state("False")))
         params = list(carried)
         if target is not None:
             simple = isinstance(target, cst.Name) and target.value not in carried
-            item = target.value if simple else self.fresh("item")
+            item = target.value if simple else self.fresh("item")  # type: ignore[attr-defined]
             if not simple:
-                steps.insert(0, _line(f"{code_of(target).strip('()')} = {item}"))
+                steps.insert(0, plain_line(f"{code_of(target).strip('()')} = {item}"))
             params = [item, *carried]
         inner = have if have is EVERYTHING else set(have) | set(params) | bound
         emit += self._unset(carried, have)
@@ -357,5 +285,5 @@ class FlowRewriter:
             self.helpers.add("traced_while")
         outs = [n if n in after else "_" for n in carried]
         used = any(n != "_" for n in outs)
-        emit.append(_line(f"{_targets(outs)} = {call}" if used else call))
+        emit.append(plain_line(f"{_targets(outs)} = {call}" if used else call))
         return emit, more

@@ -1,5 +1,6 @@
 """What a rewritten `for` runs over: ranges, rows, chunks whose number is known only at run time. Pasted like source_runtime.py."""
 
+# mypy: disable-error-code="no-untyped-call,arg-type,assignment,var-annotated,no-any-return,union-attr,attr-defined,unused-ignore,misc"
 from __future__ import annotations
 
 # RUNTIME BEGINS
@@ -16,7 +17,13 @@ def counted_items(count: Any, get: Any) -> Any:
 
 def as_size(value: Any) -> Any:
     """A number that may be a tensor, as a Python int or a size."""
-    return value.clone().item() if isinstance(value, torch.Tensor) and torch.compiler.is_exporting() else int(value) if isinstance(value, torch.Tensor) else value
+    return (
+        value.clone().item()
+        if isinstance(value, torch.Tensor) and torch.compiler.is_exporting()
+        else int(value)
+        if isinstance(value, torch.Tensor)
+        else value
+    )
 
 
 def row_of(tensor: torch.Tensor, i: Any, dim: int = 0) -> torch.Tensor:
@@ -62,8 +69,9 @@ def loop_zip(*sequences: Any) -> Any:
     if not any(hasattr(s, "get") for s in inner):
         return list(zip(*inner))
     if not all(hasattr(s, "get") for s in inner):
-        inner = [s if hasattr(s, "get") else loop_items(torch.stack(list(s))) for s in inner]
-    gets = [s.get if hasattr(s, "get") else (lambda i, s=torch.stack(list(s)): row_of(s, i)) for s in inner]
+        fixed = [s if hasattr(s, "get") else torch.stack(list(s)) for s in inner]
+        inner = [s if hasattr(s, "get") else counted_items(len(s), lambda i, s=s: row_of(s, i)) for s in fixed]
+    gets = [s.get for s in inner]
     counts = [s.count if hasattr(s, "get") else len(s) for s in inner]
     count = counts[0]
     for c in counts[1:]:

@@ -1,5 +1,6 @@
 """Loops whose number of turns is known only at run time, as while_loop. Pasted into rewritten files like source_runtime.py."""
 
+# mypy: disable-error-code="no-untyped-call,arg-type,assignment,var-annotated,no-any-return,union-attr,attr-defined,unused-ignore,misc"
 from __future__ import annotations
 
 # RUNTIME BEGINS
@@ -31,7 +32,7 @@ def traced_for(items: Any, step: Any, *values: Any) -> tuple[Any, ...]:
             stop, *new = step(get(i), *now)
             return (stop, i + 1, *new)
 
-        return traced_loop(lambda i, *now: i < count, turn, (0, *values), count, counter=True)[1:]
+        return traced_loop(lambda i, *now: i < count, turn, (0, *values), count, counter=True)[1:]  # type: ignore[name-defined]  # noqa: F821
     stop: Any = False
     for item in items:
         if stop is True:
@@ -53,7 +54,7 @@ def traced_while(test: Any, step: Any, *values: Any, bound: Any = None) -> tuple
         if flag is False:
             return values
         if flag is not True or turns == 48 or (is_tracing() and _ends_in_graph(test, step, values)):
-            return traced_loop(test, step, values, None if bound is None else bound - turns)
+            return traced_loop(test, step, values, None if bound is None else bound - turns)  # type: ignore[name-defined]  # noqa: F821
         stop, *new = step(*values)
         values, turns = tuple(new), turns + 1
         if as_flag(stop) is True:
@@ -76,7 +77,7 @@ def _ends_in_graph(test: Any, step: Any, values: Any) -> bool:
 def opened(value: Any) -> Any:
     """Lists that grew in the graph as plain containers of their tensor."""
     if getattr(value, "is_rows", False):
-        return {"rows": value.data, "ragged": value.ragged}
+        return {"rows": value.data, "ragged": value.ragged, "count": value.count}
     if isinstance(value, (list, tuple)):
         return type(value)(opened(v) for v in value) if type(value) in (list, tuple) else value
     return value
@@ -84,24 +85,24 @@ def opened(value: Any) -> Any:
 
 def closed(value: Any) -> Any:
     """The inverse of `opened`."""
-    if isinstance(value, dict) and set(value) == {"rows", "ragged"}:
-        return grown_rows(value["rows"], value["ragged"])
+    if isinstance(value, dict) and set(value) == {"rows", "ragged", "count"}:
+        return grown_rows(value["rows"], value["ragged"], count=value["count"])
     if type(value) in (list, tuple):
         return type(value)(closed(v) for v in value)
     return value
 
 
-def grown_rows(data: Any, ragged: Any, blind: bool = False) -> Any:
+def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> Any:
     """A list of tensors kept as one tensor: stacked along a new first axis, or (`ragged`) joined along that axis.
 
-    blind: it may be appended to and not read (a turn that only counts).
+    blind: it may be appended to and not read (a turn that only counts). count: the number of joined tensors.
     """
 
     class Rows:
         is_rows = True
 
         def __init__(self) -> None:
-            self.data, self.ragged, self.blind = data, ragged, blind
+            self.data, self.ragged, self.blind, self.count = data, ragged, blind, count
 
         def read(self) -> Any:
             if self.blind:
@@ -111,6 +112,7 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False) -> Any:
         def append(self, item: Any) -> None:
             item = item if isinstance(item, torch.Tensor) else torch.scalar_tensor(item, dtype=self.data.dtype)
             new = item.unsqueeze(0) if self.ragged is None else item
+            self.count = self.count if self.ragged is None else self.count + 1
             self.data = torch.cat([self.data, new.to(self.data.dtype)], self.ragged or 0)
 
         def extend(self, items: Any) -> None:
@@ -153,8 +155,17 @@ def stack_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
     """torch.stack for lists that may have grown in the graph."""
     if not getattr(items, "is_rows", False):
         return torch.stack(items, dim)
-    if items.ragged is not None:
-        raise TypeError("tensors of several sizes can't be stacked")
+    if items.ragged is not None:  # what eager stacks is of one size, although nothing here says so
+        data, at = items.read(), items.ragged
+        each = (
+            torch.scalar_tensor(data.shape[at], dtype=torch.int64)
+            .div(torch.scalar_tensor(items.count, dtype=torch.int64).clamp(min=1), rounding_mode="floor")
+            .item()
+        )
+        torch._check(each >= 0)
+        torch._check(each <= data.shape[at])
+        shape = [*data.shape[:at], items.count, each, *data.shape[at + 1 :]]
+        return data.reshape(shape).movedim(at, dim)
     return items.read().movedim(0, dim) if dim else items.read()
 
 
@@ -174,7 +185,7 @@ def cat_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
 def list_length(items: Any) -> Any:
     """len() that keeps sizes of tensors and of grown lists symbolic."""
     if getattr(items, "is_rows", False):
-        return items.read().shape[0]
+        return items.read().shape[0] if items.ragged is None else items.count
     return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
 
 
@@ -191,7 +202,10 @@ def loop_slot(first: Any, last: Any, changed: bool) -> Any:
             if first is UNSET and is_number(last):
                 self.first = 0
             if is_number(self.first) and is_number(last):
-                self.kind, self.dtype = "number", promoted_dtype(number_dtype(self.first), number_dtype(last)) if first is not UNSET else number_dtype(last)
+                self.kind, self.dtype = (
+                    "number",
+                    promoted_dtype(number_dtype(self.first), number_dtype(last)) if first is not UNSET else number_dtype(last),
+                )
                 return
             if not isinstance(last, torch.Tensor) or not (isinstance(first, torch.Tensor) or is_number(first) or first is UNSET):
                 raise TypeError(f"a loop turns {type(first).__name__} into {type(last).__name__}")

@@ -1,5 +1,6 @@
 """Merging what two branches return: numbers, tensors of other sizes, containers. Pasted into rewritten files like source_runtime.py."""
 
+# mypy: disable-error-code="no-untyped-call,arg-type,assignment,var-annotated,no-any-return,union-attr,attr-defined,unused-ignore,misc"
 from __future__ import annotations
 
 # RUNTIME BEGINS
@@ -13,17 +14,20 @@ UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET", "__bool__": la
 
 
 def promoted_dtype(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    """The dtype that holds both."""
     with torch._C.DisableTorchFunction():
         return a if a is b else torch.promote_types(a, b)
 
 
 def number_dtype(value: Any) -> torch.dtype:
+    """The dtype of a Python number or size."""
     if isinstance(value, (bool, torch.SymBool)):
         return torch.bool
     return torch.int64 if isinstance(value, (int, torch.SymInt)) else torch.float64
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value is a Python number or a size."""
     return isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
@@ -39,6 +43,7 @@ def is_same_constant(a: Any, b: Any) -> bool:
 
 
 def size_bound(value: Any, upper: bool) -> Any:
+    """A known limit of a size, None where there is none."""
     if type(value) in (int, bool):
         return int(value)
     if isinstance(value, torch.SymInt):
@@ -50,10 +55,12 @@ def size_bound(value: Any, upper: bool) -> Any:
 
 
 def upper_size(value: Any) -> Any:
+    """The largest value that a size may have."""
     return size_bound(value, True)
 
 
 def lower_size(value: Any) -> Any:
+    """The smallest value that a size may have."""
     return size_bound(value, False)
 
 
@@ -63,6 +70,7 @@ def as_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def as_scalar(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A number as a 0-d tensor."""
     return torch.scalar_tensor(value, dtype=torch.bool).to(dtype) if isinstance(value, torch.SymBool) else torch.scalar_tensor(value, dtype=dtype)
 
 
@@ -72,7 +80,8 @@ def merge_slot(a: Any, b: Any) -> Any:
     class Slot:
         def __init__(self, a: Any, b: Any) -> None:
             self.value, self.flat, self.vary, self.shape, self.upper = a, False, (), (), ()
-            if a is UNSET or b is UNSET:
+            filled = a is UNSET or b is UNSET
+            if filled:
                 a, b = (b, b) if a is UNSET else (a, a)
             if is_same_constant(a, b):
                 self.kind, self.value = "constant", a
@@ -98,7 +107,8 @@ def merge_slot(a: Any, b: Any) -> Any:
                 if a.dim() != b.dim():
                     raise TypeError(f"the two paths give {a.dim()} and {b.dim()} dimensions, which can't be merged")
             x, y = (list(v.shape) if isinstance(v, torch.Tensor) else [1] * self.dim for v in (a, b))
-            self.vary = tuple(d for d in range(self.dim) if not is_same_constant(x[d], y[d]) or not str(x[d]).lstrip("s").isdigit())
+            loose = [not is_same_constant(x[d], y[d]) or not str(x[d]).lstrip("s").isdigit() for d in range(self.dim)]
+            self.vary = tuple(d for d in range(self.dim) if loose[d] or (filled and type(x[d]) is not int))
             self.shape = tuple(x)
             self.upper = tuple(None if upper_size(m) is None or upper_size(n) is None else max(upper_size(m), upper_size(n)) for m, n in zip(x, y))
             self.flat = self.dim > 1 and (bool(self.vary) or any(type(s) is not int for s in x[1:]))
@@ -108,7 +118,7 @@ def merge_slot(a: Any, b: Any) -> Any:
             if self.kind == "constant":
                 return []
             if value is UNSET:
-                value = torch.zeros([1] * self.dim, dtype=self.dtype)
+                value = torch.zeros([s if type(s) is int else 1 for s in self.shape] if self.dim else [], dtype=self.dtype)
             if not isinstance(value, torch.Tensor):
                 value = as_scalar(value, self.dtype)
                 value = value.reshape([1] * self.dim)

@@ -91,7 +91,7 @@ class Uses(cst.CSTVisitor):
         return False
 
     def visit_AsName(self, node: cst.AsName) -> bool:
-        self.store(node.name)  # type: ignore[arg-type]
+        self.store(node.name)
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:
@@ -226,12 +226,12 @@ def exposed(body: Sequence[Any], defined: Iterable[str] = ()) -> tuple[set[str],
             have = meet(after_a, after_b)
         elif isinstance(s, (cst.For, cst.While)):
             have = read(s.iter if isinstance(s, cst.For) else s.test)
-            inner = have | (uses_of(cst.Assign([cst.AssignTarget(s.target)], cst.Name("None"))).stores if isinstance(s, cst.For) else set())  # type: ignore[arg-type]
+            inner = have | (uses_of(cst.Assign([cst.AssignTarget(s.target)], cst.Name("None"))).stores if isinstance(s, cst.For) else set())
             reads |= exposed(statements(s.body), inner)[0]
             if s.orelse is not None:
                 reads |= exposed(statements(s.orelse.body), have)[0]
         elif isinstance(s, cst.With):
-            have = read(*[i for i in s.items])
+            have = read(*s.items)
             inner_reads, have = exposed(statements(s.body), have)
             reads |= inner_reads
         elif isinstance(s, cst.SimpleStatementLine):

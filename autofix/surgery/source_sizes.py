@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import libcst as cst
+from libcst.metadata import PositionProvider
 
 from autofix.surgery.source_expressions import code_of
 from autofix.surgery.source_names import root_name, uses_of
@@ -93,8 +94,11 @@ class _Reach(cst.CSTVisitor):
                 for arg in node.args:
                     arg.visit(self)
                 return False
-            if root_name(func) in ("torch", "F") and name in VALUE_METHODS | REDUCTIONS | {"isnan", "isfinite", "isinf"} or (name in VALUE_METHODS and root_name(func) not in ("torch", "np", "numpy")) or (
-                name in REDUCTIONS and root_name(func) not in ("np", "numpy", "math")
+            if (
+                root_name(func) in ("torch", "F")
+                and name in VALUE_METHODS | REDUCTIONS | {"isnan", "isfinite", "isinf"}
+                or (name in VALUE_METHODS and root_name(func) not in ("torch", "np", "numpy"))
+                or (name in REDUCTIONS and root_name(func) not in ("np", "numpy", "math"))
             ):
                 self.value = True
             return not self.value
@@ -197,7 +201,7 @@ def tainted_names(function: cst.FunctionDef, integer_arguments: Iterable[str] = 
 
 
 class _Tests(cst.CSTVisitor):
-    METADATA_DEPENDENCIES = (cst.metadata.PositionProvider,)
+    METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self, sizes: set[str], values: set[str], lines: set[int], with_sizes: bool) -> None:
         super().__init__()
@@ -206,12 +210,20 @@ class _Tests(cst.CSTVisitor):
         self.arguments: set[str] = set()
 
     def _hit(self, node: cst.CSTNode) -> bool:
-        place: Any = self.get_metadata(cst.metadata.PositionProvider, node)
+        place: Any = self.get_metadata(PositionProvider, node)
         return any(place.start.line <= n <= place.end.line for n in self.lines)
 
     def _test(self, node: cst.BaseExpression) -> None:
         size, value = reach(node, self.sizes, self.values)
-        if value or (size and self.with_sizes) or (self._hit(node) and not isinstance(node, cst.Name)) or isinstance(node, cst.Name) and (self._hit(node) or node.value in self.arguments) or isinstance(node, cst.UnaryOperation) and code_of(node.expression) in self.arguments:
+        if (
+            value
+            or (size and self.with_sizes)
+            or (self._hit(node) and not isinstance(node, cst.Name))
+            or isinstance(node, cst.Name)
+            and (self._hit(node) or node.value in self.arguments)
+            or isinstance(node, cst.UnaryOperation)
+            and code_of(node.expression) in self.arguments
+        ):
             self.dynamic.add(code_of(node))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
@@ -265,7 +277,7 @@ def dynamic_tests(
 ) -> set[str]:
     """Texts of the tests and iterables of `function` (a node of wrapper.module) that depend on tensor values, on `lines`
     where a value was seen to be used, or (with `sizes`) on sizes. `arguments` are parameters that are numbers which vary."""
-    positions: Any = wrapper.resolve(cst.metadata.PositionProvider)
+    positions: Any = wrapper.resolve(PositionProvider)
     marked = set(lines)
 
     def hit(node: cst.CSTNode) -> bool:
@@ -280,6 +292,6 @@ def dynamic_tests(
             value_names |= names
     visitor = _Tests(size_names, value_names, marked, sizes)
     visitor.arguments = set(arguments)
-    visitor.metadata = {cst.metadata.PositionProvider: positions}
+    visitor.metadata = {PositionProvider: positions}
     function.body.visit(visitor)
     return visitor.dynamic

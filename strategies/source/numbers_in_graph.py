@@ -89,7 +89,9 @@ class NumbersInGraph(SourceStrategy):
         facts = evidence.facts
         done = [f for f in evidence.recipe.fixes if f.strategy in (self.name, "control_flow")]
         if done:
-            if re.search(r"u\d+ ?(?:[<>]=?|==) ?1\b|\b(?:Eq|Ne)\(.*u\d+.*, 1\)|1 <= .*u\d+", evidence.fact("message")) and not any("least" in f.params for f in done):
+            if re.search(r"u\d+ ?(?:[<>]=?|==) ?1\b|\b(?:Eq|Ne)\(.*u\d+.*, 1\)|1 <= .*u\d+", evidence.fact("message")) and not any(
+                "least" in f.params for f in done
+            ):
                 yield self.fix(file=done[-1].params["file"], least=2)
             return
         if re.match(r"(if|elif|while|for|assert)\b", evidence.fact("code")):
@@ -103,7 +105,13 @@ class NumbersInGraph(SourceStrategy):
 
     @staticmethod
     def apply(  # type: ignore[override]
-        text: str, *, functions: list[str] | None = None, lines: list[int] | None = None, sizes: bool = True, zero_d: list[str] | None = None, least: int = 0
+        text: str,
+        *,
+        functions: list[str] | None = None,
+        lines: list[int] | None = None,
+        sizes: bool = True,
+        zero_d: list[str] | None = None,
+        least: int = 0,
     ) -> str:
         if least:
             new = text.replace("LEAST_SIZE = 0", f"LEAST_SIZE = {least}")
