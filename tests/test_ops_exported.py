@@ -26,7 +26,7 @@ class Calls(torch.nn.Module):
 
 def compare(function, table, inputs):
     """Export on the first input with every axis dynamic; the others must agree too."""
-    axes = {d: torch.export.Dim.DYNAMIC for d in range(inputs[0].ndim)}
+    axes = dict.fromkeys(range(inputs[0].ndim), torch.export.Dim.DYNAMIC)
     found = {getattr(getattr(torch.ops.aten, n.split(".")[1]), n.split(".")[2]): f for n, f in EXACT_CONSTANTS.items()}
     with loops_without_asserts(), extra_decompositions(CapturePlan(decompositions=dict(table), translations=dict(EXACT_CONSTANTS))):
         program = torch.onnx.export(

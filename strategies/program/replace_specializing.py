@@ -39,8 +39,8 @@ dynamic_shapes = {"x": {0: "n", 1: "m"}}
 class ReplaceSpecializing(ProgramStrategy):
     """Replace functions whose C++ bodies ask for plain sizes, which turns dynamic axes into constants.
 
-    When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices and triu_indices of dynamic sizes, roll by a dynamic amount, spectral and nuclear
-    matrix norms of a dynamic batch, unique_consecutive with inverse.
+    When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices and triu_indices of dynamic sizes, roll by a dynamic amount, spectral
+    and nuclear matrix norms of a dynamic batch, unique_consecutive with inverse.
 
     Why it is safe: each form is the function's definition with the same elements in the same order; other uses of a function are passed on.
     """
