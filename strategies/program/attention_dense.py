@@ -35,7 +35,7 @@ _axes = {0: "batch", 2: "n"}
 dynamic_shapes = {"q": _axes, "k": _axes, "v": _axes, "valid": {0: "batch", 1: "n"}}
 """
 
-ATTENTION_NAMES = ("scaled_dot_product", "_safe_softmax", "multi_head_attention")
+ATTENTION_NAMES = ("scaled_dot_product", "_safe_softmax", "multi_head_attention", "Cannot view a tensor")
 
 
 class AttentionDense(ProgramStrategy):
@@ -77,9 +77,11 @@ class AttentionDense(ProgramStrategy):
     @staticmethod
     def apply(plan: Any) -> Any:
         from autofix.surgery.attention_capture import attention_capture, attention_overrides
+        from autofix.surgery.custom_views import views_as_reshapes
 
         plan.overrides.update(attention_overrides())
         plan.contexts.append(attention_capture)
+        plan.passes.append(views_as_reshapes)
         return plan
 
     REPAIRS = (Example(MASKED_ROWS, symptom="mismatch-at-other-values", fix={}),)

@@ -78,5 +78,5 @@ class RandomAsConstant(ProgramStrategy):
         plan.overrides.update(random_overrides())
         return plan
 
-    REPAIRS = (Example(SEEDED, symptom="capture-error", fix={}),)
+    REPAIRS = (Example(SEEDED, symptom="decompose-error", fix={}),)
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default", "message": "no translation"}),)
