@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Text-level tests of the source rewriter: what it changes, what it leaves alone, and that eager values stay the same."""
 
 import torch
