@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,26 @@ from autofix.target import Target
 def check_file(case: Case, model: Any, reference: Any, file: Path, target: Target, folder: Path) -> dict[str, Any]:
     """Check opset, structure, every input set and the dynamic axes of `file`.
 
-    Returns plain data: ok, symptom ("" where all is well), facts, rows (as verify_sets gives them), fixed_axes, opset, signature,
-    notes. A fixlog.json and a session.json beside the file say what its inputs stand for and how it is to be opened.
+    Returns plain data: ok, symptom ("" where all is well), facts, rows (as verify_sets gives them), fixed_axes, opset, signature, notes,
+    fault (the first operator that errs, as localize.py gives it, with the seconds that it took to find; empty where none does).
+    A fixlog.json and a session.json beside the file say what its inputs stand for and how it is to be opened.
     """
     import onnx
 
     from autofix.attempt import fixed_axes, opset_of
     from autofix.verify import verify_sets
 
-    found: dict[str, Any] = {"ok": False, "symptom": "", "facts": {}, "rows": [], "fixed_axes": [], "opset": 0, "signature": {}, "notes": []}
+    found: dict[str, Any] = {
+        "ok": False,
+        "symptom": "",
+        "facts": {},
+        "rows": [],
+        "fixed_axes": [],
+        "opset": 0,
+        "signature": {},
+        "fault": {},
+        "notes": [],
+    }
 
     def wrong(symptom: str, message: str) -> dict[str, Any]:
         return found | {"symptom": symptom, "facts": {"message": message}}
@@ -52,10 +64,35 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     axes = {sources[name]: declared for name, declared in case.axes.items() if name in sources}
     found["fixed_axes"] = fixed_axes(axes, proto)
     if parity.symptom:
+        found["fault"] = fault_of(case, reference, file, proto, parity, found["signature"], found["notes"])
         return found | {"symptom": parity.symptom, "facts": dict(parity.facts)}
     if found["fixed_axes"]:
         return wrong("axis-fixed", f"declared dynamic, fixed in the file: {', '.join(found['fixed_axes'])}")
     return found | {"ok": True}
+
+
+def fault_of(case: Case, reference: Any, file: Path, proto: Any, parity: Any, signature: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The first operator that errs on the most telling set; where the file does not run there, the node that ONNX Runtime names."""
+    from autofix.attempt import node_facts
+    from autofix.localize import locate_fault
+    from autofix.sources import source_names
+
+    start = time.perf_counter()
+    name = parity.facts["input_set"]
+    problem = next(r["problem"] for r in parity.rows if r["set"] == name)
+    if problem in ("inputs", "outputs", "dtype"):
+        return {}
+    if problem == "run":
+        fault: dict[str, Any] = dict(node_facts(proto, parity.facts["message"], source_names(case.sources, case.spec.file)))
+    else:
+        try:
+            fault = dict(locate_fault(case, str(file), reference.named(name), signature) or {})
+        except Exception as error:  # the verdict stands without it
+            notes.append(f"the operator at fault could not be located: {one_line(error)}")
+            return {}
+    if fault.get("error_after") == float("inf"):
+        fault["error_after"] = "beyond measure"
+    return fault | {"input_set": name, "seconds": round(time.perf_counter() - start, 3)} if fault else {}
 
 
 def settings_beside(file: Path) -> SessionSettings:

@@ -11,20 +11,38 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from autofix import __version__
 from autofix.errors import AutofixError, UsageError
-from autofix.options import DURATION, EFFECTS, LATENCY, MEMORY, OPSET
+from autofix.options import (
+    DURATION,
+    EFFECTS,
+    FILE,
+    FOLDER,
+    LATENCY,
+    case_options,
+    case_spec,
+    make_budget,
+    make_limits,
+    make_target,
+    model_argument,
+    no_policy_option,
+    output_options,
+    strategies_option,
+    target_options,
+)
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-FOLDER = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
+LAZY = {
+    "cache": "Recorded outcomes: what was tried on which model, and what helped.",
+    "locate": "Name the first operator of a file that errs.",
+}
+"""Commands in files of their own, and what they do."""
 
 
 class Repairs(click.Group):
@@ -32,16 +50,20 @@ class Repairs(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `repair` before what names no command."""
-        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version", "cache"):
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version", *LAZY):
             args = ["repair", *args]
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by name; `cache` is imported when it is asked for."""
+        """A command by name; those of LAZY are imported when they are asked for."""
         if cmd_name == "cache":
             from autofix.cache_cli import cache
 
             return cache
+        if cmd_name == "locate":
+            from autofix.locate_cli import locate
+
+            return locate
         return super().get_command(ctx, cmd_name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -50,48 +72,9 @@ class Repairs(click.Group):
         with formatter.section("Options"):
             formatter.write_dl(shown)
         rows = [(name, c.get_short_help_str(70)) for name, c in sorted(self.commands.items()) if not c.hidden]
-        rows.append(("cache", "Recorded outcomes: what was tried on which model, and what helped."))
+        rows += LAZY.items()
         with formatter.section("Commands"):
             formatter.write_dl(sorted(rows))
-
-
-def case_options(command: Command) -> Command:
-    """What says how a model file is to be read."""
-    for option in (
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed for weights and inputs."),
-        click.option("--weights", type=FILE, metavar="FILE", help="Checkpoint (.pt, .pth, .safetensors) for the model."),
-        click.option("--inputs", "samples", type=FILE, metavar="FILE", help="Real inputs to verify with (.npz or .pt)."),
-        click.option(
-            "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="An example input, such as x=float32[batch,3,224,224]; repeatable."
-        ),
-        click.option("--dynamic", multiple=True, metavar="NAME:AXIS=SYMBOL", help="Dynamic axes, such as x:0=batch,1=seq; repeatable."),
-    ):
-        command = option(command)
-    return command
-
-
-def target_options(command: Command) -> Command:
-    """What must hold, and the limits of one process."""
-    for option in (
-        click.option("--memory", type=MEMORY, metavar="SIZE", help="Memory limit of one trial, such as 8G; default: 3/4 of the machine."),
-        click.option("--timeout", type=DURATION, default="4m", show_default=True, metavar="TIME", help="Time limit of one trial."),
-        click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads for eager PyTorch and ONNX Runtime."),
-        click.option("--atol", type=click.FloatRange(0), help="Absolute tolerance; default by dtype (float32: 1e-5)."),
-        click.option("--rtol", type=click.FloatRange(0), help="Relative tolerance; default by dtype (float32: 1e-3)."),
-        click.option("--opset", type=OPSET, metavar="N|MIN-MAX", help="The opset wanted, or a range; default 11-24."),
-    ):
-        command = option(command)
-    return command
-
-
-def output_options(command: Command) -> Command:
-    """How much is printed, and in what form."""
-    command = click.option("--quiet", is_flag=True, help="No progress on stderr.")(command)
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(command)
-
-
-strategies_option = click.option("--strategies", type=FOLDER, multiple=True, metavar="DIR", help="A folder with further strategies; repeatable.")
-model_argument = click.argument("model", metavar="MODEL")
 
 
 @click.group(
@@ -112,44 +95,6 @@ def cli(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-def with_policy(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    """Eager callback: the nearest policy file gives this command's defaults."""
-    if not value:
-        from autofix.policy import find_policy
-
-        policy = find_policy(Path.cwd())
-        names = {p.name for p in ctx.command.params}
-        ctx.default_map = {k: v for k, v in policy.settings.items() if k in names} | dict(ctx.default_map or {})
-    return value
-
-
-no_policy_option = click.option(
-    "--no-policy", is_flag=True, is_eager=True, expose_value=False, callback=with_policy, help="Ignore autofix.toml and [tool.autofix]."
-)
-
-
-def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int) -> Any:
-    """A CaseSpec from the command line; raises UsageError for a file that is not there."""
-    from autofix.case import CaseSpec
-
-    file, colon, name = model.rpartition(":")
-    if not colon or not name.isidentifier():
-        file, name = model, ""
-    if not Path(file).exists() and "/" not in file and not file.endswith(".py"):
-        raise UsageError(f"{file}: neither a file nor a command; see `autofix --help`")
-    for path in (weights, samples):
-        if path is not None and not path.is_file():
-            raise UsageError(f"{path}: no such file")
-    return CaseSpec(file, name, inputs, dynamic, str(weights.resolve()) if weights else "", str(samples.resolve()) if samples else "", seed)
-
-
-def make_limits(timeout: float, memory: float | None) -> Any:
-    """Limits of one trial."""
-    from autofix.isolate import Limits, default_memory_mb
-
-    return Limits(timeout, memory or default_memory_mb())
 
 
 @contextlib.contextmanager
@@ -199,30 +144,6 @@ def repair_command(model: str, as_json: bool, quiet: bool, **options: Any) -> in
         jobs=options["jobs"],
     )
     return repaired(spec, make_target(**options), settings, as_json, quiet)
-
-
-def make_budget(seconds: float, trials: int) -> Any:
-    """The search's budget."""
-    from autofix.search import Budget
-
-    return Budget(seconds, trials)
-
-
-def make_target(**options: Any) -> Any:
-    """The Target that the options ask for."""
-    from autofix.target import Target
-
-    low, high = options["opset"] or (Target().min_opset, Target().max_opset)
-    return Target(
-        min_opset=low,
-        max_opset=high,
-        rtol=options["rtol"],
-        atol=options["atol"],
-        max_latency_ms=options.get("max_latency"),
-        min_speedup=options.get("min_speedup"),
-        allow=options.get("allow") or frozenset(),
-        threads=options["threads"],
-    )
 
 
 def repaired(spec: Any, target: Any, settings: Any, as_json: bool, quiet: bool) -> int:

@@ -195,5 +195,10 @@ def check_text(answer: Mapping[str, Any], file: Path) -> str:
     if counted:
         lines.append(f"  {'parity':<{LABEL - 2}} {len(counted) - len(failed)} of {len(counted)} input sets pass")
     lines += [f"  {'':<{LABEL - 2}} {r['set']}: {r['message']}" for r in failed[:8]]
+    fault = answer.get("fault", {})
+    if fault.get("node"):
+        where = f" at {Path(fault['file']).name}:{fault['line']}" if fault.get("file") else ""
+        operator = f", {fault['operator']}" if fault.get("operator") else ""
+        lines.append(f"  {'located':<{LABEL - 2}} {fault['node']} ({fault['op_type']}{operator}){where}")
     lines += [f"  {'note':<{LABEL - 2}} {note}" for note in answer["notes"][:6]]
     return "\n".join(lines)

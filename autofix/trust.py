@@ -141,6 +141,11 @@ def dissolve_chance_pairs(
         candidates = (v for i, v in enumerate(eager) if i not in matched and v.array.size == out.size and same_family(v.operator, operator))
         return any((not v.sources or read & set(v.sources)) and relative_error(out, v.array) > 1e-6 for v in candidates)
 
+    def skipped(partner: int, out: Any) -> bool:
+        """Whether an operator that reads this eager value, and gives another of its size, is without a partner."""
+        readers = (v for i, v in enumerate(eager) if i not in matched and partner in v.sources and v.inside < 0 and v.array.size == out.size)
+        return any(relative_error(out, v.array) > 1e-6 for v in readers)
+
     for node in model.graph.node:
         out = node.output[0] if node.output else ""
         partner = paired.get(out)
@@ -156,6 +161,7 @@ def dissolve_chance_pairs(
             by_chance = left_over(node, noted, read)
         elif hands_on:
             by_chance = unfinished and (bool(noted) or (node.op_type == "Identity" and eager[one.inside].array.size == one.array.size))
+            by_chance |= node.op_type == "Identity" and not noted and skipped(partner, values[out])
         else:
             twins = sum(v.operator == one.operator and relative_error(v.array, one.array) <= 1e-6 for v in eager) if claims[claim] > 1 else 1
             by_chance = claims[claim] > twins and left_over(node, noted or one.operator, read)
