@@ -1,13 +1,15 @@
-"""The command line's value types: opset ranges, durations, latencies, memory sizes, effects."""
+"""The command line's value types (opset ranges, durations, latencies, sizes, effects) and the options that commands share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+from autofix.errors import UsageError
 from autofix.target import Effect
 
 SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -77,3 +79,107 @@ LATENCY = Parsed("latency", parse_latency)
 MEMORY = Parsed("size", parse_memory)
 OPSET = Parsed("opset", parse_opset)
 EFFECTS = Parsed("effects", parse_effects)
+Command = TypeVar("Command", bound=Callable[..., Any])
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def case_options(command: Command) -> Command:
+    """What says how a model file is to be read."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed for weights and inputs."),
+        click.option("--weights", type=FILE, metavar="FILE", help="Checkpoint (.pt, .pth, .safetensors) for the model."),
+        click.option("--inputs", "samples", type=FILE, metavar="FILE", help="Real inputs to verify with (.npz or .pt)."),
+        click.option(
+            "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="An example input, such as x=float32[batch,3,224,224]; repeatable."
+        ),
+        click.option("--dynamic", multiple=True, metavar="NAME:AXIS=SYMBOL", help="Dynamic axes, such as x:0=batch,1=seq; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+def target_options(command: Command) -> Command:
+    """What must hold, and the limits of one process."""
+    for option in (
+        click.option("--memory", type=MEMORY, metavar="SIZE", help="Memory limit of one trial, such as 8G; default: 3/4 of the machine."),
+        click.option("--timeout", type=DURATION, default="4m", show_default=True, metavar="TIME", help="Time limit of one trial."),
+        click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads for eager PyTorch and ONNX Runtime."),
+        click.option("--atol", type=click.FloatRange(0), help="Absolute tolerance; default by dtype (float32: 1e-5)."),
+        click.option("--rtol", type=click.FloatRange(0), help="Relative tolerance; default by dtype (float32: 1e-3)."),
+        click.option("--opset", type=OPSET, metavar="N|MIN-MAX", help="The opset wanted, or a range; default 11-24."),
+    ):
+        command = option(command)
+    return command
+
+
+def output_options(command: Command) -> Command:
+    """How much is printed, and in what form."""
+    command = click.option("--quiet", is_flag=True, help="No progress on stderr.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(command)
+
+
+strategies_option = click.option("--strategies", type=FOLDER, multiple=True, metavar="DIR", help="A folder with further strategies; repeatable.")
+model_argument = click.argument("model", metavar="MODEL")
+
+
+def with_policy(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Eager callback: the nearest policy file gives this command's defaults."""
+    if not value:
+        from autofix.policy import find_policy
+
+        policy = find_policy(Path.cwd())
+        names = {p.name for p in ctx.command.params}
+        ctx.default_map = {k: v for k, v in policy.settings.items() if k in names} | dict(ctx.default_map or {})
+    return value
+
+
+no_policy_option = click.option(
+    "--no-policy", is_flag=True, is_eager=True, expose_value=False, callback=with_policy, help="Ignore autofix.toml and [tool.autofix]."
+)
+
+
+def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int) -> Any:
+    """A CaseSpec from the command line; raises UsageError for a file that is not there."""
+    from autofix.case import CaseSpec
+
+    file, colon, name = model.rpartition(":")
+    if not colon or not name.isidentifier():
+        file, name = model, ""
+    if not Path(file).exists() and "/" not in file and not file.endswith(".py"):
+        raise UsageError(f"{file}: neither a file nor a command; see `autofix --help`")
+    for path in (weights, samples):
+        if path is not None and not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    return CaseSpec(file, name, inputs, dynamic, str(weights.resolve()) if weights else "", str(samples.resolve()) if samples else "", seed)
+
+
+def make_limits(timeout: float, memory: float | None) -> Any:
+    """Limits of one trial."""
+    from autofix.isolate import Limits, default_memory_mb
+
+    return Limits(timeout, memory or default_memory_mb())
+
+
+def make_budget(seconds: float, trials: int) -> Any:
+    """The search's budget."""
+    from autofix.search import Budget
+
+    return Budget(seconds, trials)
+
+
+def make_target(**options: Any) -> Any:
+    """The Target that the options ask for."""
+    from autofix.target import Target
+
+    low, high = options["opset"] or (Target().min_opset, Target().max_opset)
+    return Target(
+        min_opset=low,
+        max_opset=high,
+        rtol=options["rtol"],
+        atol=options["atol"],
+        max_latency_ms=options.get("max_latency"),
+        min_speedup=options.get("min_speedup"),
+        allow=options.get("allow") or frozenset(),
+        threads=options["threads"],
+    )
