@@ -12,7 +12,6 @@ caught by their values, those where localize.py names the changed node first. --
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import pickle
@@ -24,34 +23,19 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 import mutation_models as table
-import numpy as np
+from mutants import mutants_of
+from mutation_report import goals_missed, misses, percent, progress, summary, table_text
+from mutation_truth import Truth, case_inputs, differs, make_truth, plainly_close, runner, try_nan
 
 from autofix.target import Target
 
 TRUTH_INPUTS = 72
-TRUTH_INPUTS_OF_CASES = 24
 SECONDS_PER_MODEL = 240
 SECONDS_PER_MUTANT = 60
-
-
-@dataclass
-class Truth:
-    """The benchmark's own inputs on which PyTorch is sure of its answer and the unchanged file is right."""
-
-    feeds: list[dict[str, Any]]
-    outputs: list[list[tuple[Any, Any]]]
-    unsure: int = 0
-    wrong: list[str] = None  # type: ignore[assignment]
 
 
 def in_child(work: Callable[[], Any], seconds: float) -> Any:
@@ -93,89 +77,11 @@ def in_child(work: Callable[[], Any], seconds: float) -> Any:
         return {"died": f"exit code {status}" if ready else "took too long"}
 
 
-def make_truth(case: Any, draws: Iterator[list[Any]], run: Callable[[dict[str, Any]], list[Any]], target: Target) -> Truth:
-    """Eager outputs, in float32 and float64, on the drawn inputs; and whether the unchanged file keeps to them."""
-    from autofix.adapter import input_leaves
-    from autofix.conditioning import KNIFE_EDGE, disagreement
-    from autofix.eager import Eager
-    from autofix.reference import ReferenceSet
-    from autofix.verify import make_feed
-
-    eager = Eager(case)
-    names = [n for n, _ in eager.example]
-    truth = Truth([], [], wrong=[])
-    clean = not any(bool(v.isnan().any()) for _, v in eager.call(eager.example).outputs)
-    for values in draws:
-        leaves = list(zip(names, values, strict=True)) if len(values) == len(names) else input_leaves(eager.model.forward, values, {})
-        try:
-            outputs = eager.call(leaves).outputs
-        except Exception:  # no input that the model allows
-            continue
-        if clean and any(bool(v.isnan().any()) for _, v in outputs):
-            continue
-        wide = eager.call64(leaves)
-        if wide is not None and disagreement(outputs, wide) > KNIFE_EDGE:
-            truth.unsure += 1
-            continue
-        one = ReferenceSet("", "", [], {}, leaves, outputs)
-        feed = make_feed(one, names)
-        expected = [(v, w) for (_, v), (_, w) in zip(outputs, wide or [(n, None) for n, _ in outputs], strict=True)]
-        why = differs(run, feed, expected, target)
-        if why:
-            truth.wrong.append(why)
-            continue
-        truth.feeds.append(feed)
-        truth.outputs.append(expected)
-    return truth
-
-
-def differs(run: Callable[[dict[str, Any]], list[Any]], feed: dict[str, Any], expected: list[tuple[Any, Any]], target: Target) -> str:
-    """Empty, or how what run gives differs from PyTorch's by more than the gate allows."""
-    from autofix.compare import check_output
-
-    try:
-        got = run(feed)
-    except Exception as error:
-        return f"does not run: {str(error)[:160]}"
-    if len(got) != len(expected):
-        return "another number of outputs"
-    for (value, wide), out in zip(expected, got, strict=True):
-        found = check_output(value, out, wide, None, target.rtol, target.atol)
-        if not found["ok"]:
-            return str(found["message"])
-    return ""
-
-
-def plainly_close(run: Callable[[dict[str, Any]], list[Any]], given: Any, inputs: list[str]) -> bool:
-    """The usual test: allclose on the one given input."""
-    from autofix.compare import as_array
-    from autofix.verify import make_feed
-
-    got = run(make_feed(given, inputs))
-    want = [as_array(v) for _, v in given.outputs]
-    return len(got) == len(want) and all(
-        g.shape == w.shape and np.allclose(g.astype(np.float64), w.astype(np.float64), rtol=1e-3, atol=1e-5, equal_nan=True)
-        for g, w in zip(got, want, strict=True)
-    )
-
-
-def runner(model: Any) -> Callable[[dict[str, Any]], list[Any]]:
-    """A session of a model, opened as the gate opens files; raises what ONNX Runtime raises."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda feed: list(session.run(None, feed))
-
-
 def try_mutant(case: Any, reference: Any, good: Any, mutant: Any, truth: Truth, folder: Path, target: Target) -> dict[str, Any]:
     """What becomes of one fault: trivial, or whether it matters, whether the gate and the usual test catch it, and what is named."""
     import onnx
 
     from autofix.checkfile import check_file
-    from autofix.localize import locate_fault
 
     row: dict[str, Any] = {"kind": mutant.kind, "text": mutant.text, "trivial": "", "matters": "", "caught": "", "baseline": False, "named": ""}
     inputs = [i.name for i in good.graph.input]
@@ -198,13 +104,9 @@ def try_mutant(case: Any, reference: Any, good: Any, mutant: Any, truth: Truth, 
     failing = answer["facts"].get("input_set")
     problem = next((r["problem"] for r in answer["rows"] if r["set"] == failing), "")
     if failing and problem in ("values", "nan", "inf", "shape") and answer["facts"].get("output") is not None:
-        row["by_values"] = True
-        try:
-            fault = locate_fault(case, str(path), reference.named(failing), answer["signature"])
-        except Exception as error:
-            fault = {"node": f"{type(error).__name__}: {error}"[:160]}
-        row["named"] = str((fault or {}).get("node", ""))
-        row["fault"] = {k: str(v) for k, v in (fault or {}).items()}
+        fault = answer["fault"]
+        row["by_values"], row["named"], row["notes"] = True, str(fault.get("node", "")), answer["notes"]
+        row["fault"] = {k: str(v) for k, v in fault.items()}
         row["right"] = row["named"] in mutant.nodes or row["named"].startswith("planted")
     return row
 
@@ -252,7 +154,6 @@ def try_model(name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]]
     from autofix.localize import session_values
     from autofix.reference import load_reference, make_reference
     from autofix.verify import make_feed
-    from mutants import mutants_of
 
     torch.set_num_threads(1)
     target, folder = Target(), file.parent
@@ -280,13 +181,25 @@ def try_model(name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]]
         "baseline_alarm": not plainly_close(run, reference.sets[0], inputs),
         "mutants": [],
     }
+    if row["alarm"].startswith("mismatch-nonfinite"):
+        try_nan(case, truth, run, target)
+        row["wrong"] += truth.wrong_on_nan[:3]
+        row["good"] &= not truth.wrong_on_nan
     if row["good"] and not row["alarm"]:
         _, values = session_values(str(path), make_feed(reference.sets[0], inputs))
         values |= make_feed(reference.sets[0], inputs)
         for mutant in chosen_mutants(mutants_of(good, values, options.seed), options.mutants, f"{name} {options.seed}"):
             tried = in_child(lambda m=mutant: try_mutant(case, reference, good, m, truth, folder, target), SECONDS_PER_MUTANT)
             if "died" in tried:
-                tried = {"kind": mutant.kind, "text": mutant.text, "trivial": tried["died"], "matters": "", "caught": "", "baseline": False, "named": ""}
+                tried = {
+                    "kind": mutant.kind,
+                    "text": mutant.text,
+                    "trivial": tried["died"],
+                    "matters": "",
+                    "caught": "",
+                    "baseline": False,
+                    "named": "",
+                }
             row["mutants"].append(tried)
     times = os.times()
     row["cpu"] = [referenced - started, exported - referenced, times.user + times.system + times.children_user + times.children_system - exported]
@@ -313,81 +226,6 @@ def subjects(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, P
             file = home / case.name
             file.write_text(case.read_text())
             yield f"{corpus.name}/{case.stem}", file, lambda case: case_inputs(case, options.seed + 1000)
-
-
-def case_inputs(case: Any, seed: int) -> Iterator[list[Any]]:
-    """Truth inputs of a corpus case: its own sets, and its get_inputs() under other seeds."""
-    from autofix.adapter import input_leaves
-    from autofix.eager import ordered_call
-    from autofix.loading import seed_all
-
-    model = case.build()
-    for one in case.sets:
-        yield [v for _, v in input_leaves(model.forward, *ordered_call(model.forward, one))]
-    for turn in range(TRUTH_INPUTS_OF_CASES):
-        seed_all(seed + turn)
-        with contextlib.suppress(Exception):
-            made = case.module.get_inputs()
-            yield [v for _, v in input_leaves(model.forward, list(made), dict(case.given.kwargs))]
-
-
-def percent(part: int, whole: int) -> str:
-    """`12/13 (92 %)`, rounded down."""
-    return f"{part}/{whole} ({100 * part // whole} %)" if whole else "-"
-
-
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures that the goals speak of, and the counts by kind."""
-    kinds: dict[str, dict[str, int]] = {}
-    for mutant in (m for row in rows for m in row.get("mutants", [])):
-        for kind in (mutant["kind"], "all"):
-            c = kinds.setdefault(kind, dict.fromkeys(("planted", "trivial", "mattering", "caught", "baseline", "by_values", "right", "beyond"), 0))
-            c["planted"] += 1
-            if mutant["trivial"]:
-                c["trivial"] += 1
-            elif mutant["matters"]:
-                c["mattering"] += 1
-                c["caught"] += bool(mutant["caught"])
-                c["baseline"] += bool(mutant["baseline"])
-                c["by_values"] += bool(mutant["caught"]) and bool(mutant.get("by_values"))
-                c["right"] += bool(mutant["caught"]) and bool(mutant.get("right"))
-            else:
-                c["beyond"] += bool(mutant["caught"])
-    good = [r for r in rows if r.get("good")]
-    return {
-        "kinds": kinds,
-        "models": len(rows),
-        "good": len(good),
-        "alarms": sum(bool(r["alarm"]) for r in good),
-        "baseline_alarms": sum(bool(r["baseline_alarm"]) for r in good),
-        "not_good": [r["model"] for r in rows if not r.get("good")],
-    }
-
-
-def table_text(found: dict[str, Any]) -> str:
-    """The Markdown table."""
-    lines = ["| kind of fault | planted | trivial | that matter | caught by the gate | caught by allclose on the given input | node named first |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for kind in [*sorted(k for k in found["kinds"] if k != "all"), "all"]:
-        c = found["kinds"].get(kind)
-        if c:
-            cells = [kind, c["planted"], c["trivial"], c["mattering"], percent(c["caught"], c["mattering"])]
-            lines.append("| " + " | ".join(map(str, [*cells, percent(c["baseline"], c["mattering"]), percent(c["right"], c["by_values"])])) + " |")
-    lines.append(f"| false alarms on {found['good']} good exports | | | | {found['alarms']} | {found['baseline_alarms']} | |")
-    return "\n".join(lines)
-
-
-def goals_missed(found: dict[str, Any]) -> list[str]:
-    """Which goals of goals.toml are missed."""
-    goals = tomllib.loads((Path(__file__).parent / "goals.toml").read_text())["mutation"]
-    c = found["kinds"].get("all") or dict.fromkeys(("caught", "mattering", "right", "by_values"), 0)
-    checks = [
-        (c["caught"] / max(c["mattering"], 1) >= goals["caught_min"], f"caught {percent(c['caught'], c['mattering'])}"),
-        (c["right"] / max(c["by_values"], 1) >= goals["located_min"], f"located {percent(c['right'], c['by_values'])}"),
-        (found["alarms"] / max(found["good"], 1) <= goals["false_alarms_max"], f"false alarms {percent(found['alarms'], found['good'])}"),
-        (found["good"] >= goals["good_exports_min"], f"good exports {found['good']}"),
-    ]
-    return [f"goal missed: {text}" for met, text in checks if not met]
 
 
 def main() -> int:
@@ -427,32 +265,6 @@ def main() -> int:
     missed = goals_missed(found) if options.check else []
     print("\n".join(missed), file=sys.stderr, end="\n" if missed else "")
     return 1 if missed else 0
-
-
-def progress(row: dict[str, Any]) -> str:
-    """One line a model."""
-    if "died" in row:
-        return f"{row['model']}: {row['died'].strip().splitlines()[-1]}"
-    m = row["mutants"]
-    counts = f"{sum(bool(x['caught']) for x in m if x['matters'])} of {sum(bool(x['matters']) for x in m)} caught, {len(m)} planted"
-    state = f"NOT GOOD {row['wrong'][:1]}" if not row["good"] else f"ALARM {row['alarm']}" if row["alarm"] else counts
-    return f"{row['model']}: {row['sets']} sets, {row['truth']} truth inputs ({row['unsure']} unsure), {state}; CPU {[round(c, 2) for c in row['cpu']]}"
-
-
-def misses(rows: list[dict[str, Any]]) -> list[str]:
-    """What went wrong, a line each."""
-    lines = []
-    for row in rows:
-        lines += [f"ALARM {row['model']}: {row['alarm']}"] if row.get("good") and row["alarm"] else []
-        for m in row.get("mutants", []):
-            where = f"{row['model']}: {m['kind']}: {m['text']}"
-            if m["matters"] and not m["caught"]:
-                lines.append(f"MISSED {where}: {m['matters']}")
-            elif m["matters"] and m.get("by_values") and not m.get("right"):
-                lines.append(f"NAMED {m['named'] or 'nothing'} {where}: {m.get('why', '')}")
-            elif not m["matters"] and m["caught"]:
-                lines.append(f"BEYOND {where}: {m['caught']}: {m.get('why', '')}")
-    return lines
 
 
 if __name__ == "__main__":
