@@ -133,6 +133,10 @@ def dissolve_chance_pairs(
     """Take back pairs that are equal by chance, where the eager value that the node should have given is left without a partner: the
     exporter noted another operator; the node hands on what it reads though it should not; or it gives again what a like node gave."""
     matched = {p for p in paired.values() if p is not None and p >= 0}
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in input_names(node):
+            readers.setdefault(name, []).append(node)
     claims: dict[tuple[int, str], int] = {}
 
     def left_over(node: Any, operator: str, read: set[int]) -> bool:
@@ -140,6 +144,12 @@ def dissolve_chance_pairs(
         out = values[node.output[0]]
         candidates = (v for i, v in enumerate(eager) if i not in matched and v.array.size == out.size and same_family(v.operator, operator))
         return any((not v.sources or read & set(v.sources)) and relative_error(out, v.array) > 1e-6 for v in candidates)
+
+    def last_of_its_kind(node: Any, noted: str) -> bool:
+        """Whether a node is the last that the exporter wrote for an operator: what it gives must be the whole result."""
+        if not noted:
+            return node.op_type in ("Gemm", "Softmax", "LayerNormalization", "Gelu")
+        return not any(same_family(noted_operator(r), noted) for r in readers.get(node.output[0], [])) and bool(readers.get(node.output[0]))
 
     def skipped(partner: int, out: Any) -> bool:
         """Whether an operator that reads this eager value, and gives another of its size, is without a partner."""
@@ -159,6 +169,8 @@ def dissolve_chance_pairs(
         claims[claim] = claims.get(claim, 0) + 1
         if noted and not same_family(noted, one.operator):
             by_chance = left_over(node, noted, read)
+        elif unfinished and not hands_on and last_of_its_kind(node, noted):
+            by_chance = True
         elif hands_on:
             by_chance = unfinished and (bool(noted) or (node.op_type == "Identity" and eager[one.inside].array.size == one.array.size))
             by_chance |= node.op_type == "Identity" and not noted and skipped(partner, values[out])
