@@ -159,21 +159,26 @@ def get_submodule_and_name(model: torch.nn.Module, path: str) -> tuple[torch.nn.
 class FlatModel(torch.nn.Module):
     """Calls a model with flat leaves and returns flat tensors.
 
-    `call(leaves)` takes the leaves of the named arguments in order, then one tensor per lifted buffer, and returns a
-    tuple: the output tensors, then the lifted buffers as forward left them.
+    `call(leaves)` takes the leaves of the named arguments in order (without the Python numbers where they are baked), then one tensor
+    per lifted buffer, and returns a tuple: the output tensors, then the lifted buffers as forward left them.
     """
 
-    def __init__(self, model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = (), bake_numbers: bool = False
+    ) -> None:
         super().__init__()
         self.model = model
-        self.template = (list(args), dict(kwargs))
-        self.order = [n for n, _ in input_leaves(model.forward, args, kwargs)]
+        named = bind_arguments(model.forward, args, kwargs)
+        self.template = (list(args), {k: kwargs[k] for k in named if k in kwargs})
+        self.example = [v for _, v in input_leaves(model.forward, args, kwargs)]
         self.lift_buffers = lift_buffers
+        self.bake_numbers = bake_numbers
 
     def call(self, leaves: list[Any]) -> tuple[torch.Tensor, ...]:
         """The flat outputs for flat inputs."""
         count = len(leaves) - len(self.lift_buffers)
-        rest = iter(leaves[:count])
+        given = iter(leaves[:count])
+        rest = iter([v if self.bake_numbers and not isinstance(v, torch.Tensor) else next(given) for v in self.example])
         args = rebuild_value(self.template[0], rest)
         kwargs = rebuild_value(self.template[1], rest)
         if not self.lift_buffers:
@@ -191,23 +196,15 @@ class FlatModel(torch.nn.Module):
         return distinct_outputs(result, leaves) + tuple(s.clone() for s in state)
 
 
-def make_flat_model(model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = ()) -> torch.nn.Module:
+def make_flat_model(
+    model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], lift_buffers: tuple[str, ...] = (), bake_numbers: bool = False
+) -> torch.nn.Module:
     """A FlatModel whose forward has one named parameter per leaf (dots become underscores), as exporters want."""
-    names = [parameter_name(n) for n, _ in input_leaves(model.forward, args, kwargs)]
+    leaves = input_leaves(model.forward, args, kwargs)
+    names = [parameter_name(n) for n, v in leaves if isinstance(v, torch.Tensor) or not bake_numbers]
     names += [parameter_name("buffers." + b) for b in lift_buffers]
     scope: dict[str, Any] = {}
     exec(f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n", scope)  # noqa: S102
     made = type("FlatModel", (FlatModel,), {"forward": scope["forward"]})
-    flat: torch.nn.Module = made(model, args, kwargs, lift_buffers)
+    flat: torch.nn.Module = made(model, args, kwargs, lift_buffers, bake_numbers)
     return flat.train(model.training)
-
-
-def is_flat(args: list[Any], kwargs: dict[str, Any], result: Any, forward: Any) -> bool:
-    """Whether a call already has one tensor per parameter and a tensor or a tuple of distinct tensors as its result."""
-    named = bind_arguments(forward, args, kwargs)
-    if kwargs or any(not isinstance(v, torch.Tensor) for v in named.values()):
-        return False
-    results = [result] if isinstance(result, torch.Tensor) else list(result) if isinstance(result, (list, tuple)) else [None]
-    if len({id(v) for v in [*named.values(), *results]}) < len(named) + len(results):
-        return False
-    return all(isinstance(v, torch.Tensor) and v.layout == torch.strided and not v.is_complex() for v in results)

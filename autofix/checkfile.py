@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,16 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     axes = {sources[name]: declared for name, declared in case.axes.items() if name in sources}
     found["fixed_axes"] = fixed_axes(axes, proto)
     if parity.symptom:
-        found["fault"] = fault_of(case, reference, file, proto, parity, found["signature"], found["notes"])
+        found["fault"] = fault_of(case, model, reference, file, proto, parity, found["signature"], found["notes"])
         return found | {"symptom": parity.symptom, "facts": dict(parity.facts)}
     if found["fixed_axes"]:
         return wrong("axis-fixed", f"declared dynamic, fixed in the file: {', '.join(found['fixed_axes'])}")
     return found | {"ok": True}
 
 
-def fault_of(case: Case, reference: Any, file: Path, proto: Any, parity: Any, signature: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def fault_of(
+    case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, signature: dict[str, Any], notes: list[str]
+) -> dict[str, Any]:
     """The first operator that errs on the most telling set; where the file does not run there, the node that ONNX Runtime names."""
     from autofix.attempt import node_facts
     from autofix.localize import locate_fault
@@ -86,7 +89,8 @@ def fault_of(case: Case, reference: Any, file: Path, proto: Any, parity: Any, si
         fault: dict[str, Any] = dict(node_facts(proto, parity.facts["message"], source_names(case.sources, case.spec.file)))
     else:
         try:
-            fault = dict(locate_fault(case, str(file), reference.named(name), signature) or {})
+            built = replace(case, build=lambda: model) if model is not None and not reference.facts.get("mutated_buffers") else case
+            fault = dict(locate_fault(built, str(file), reference.named(name), signature) or {})
         except Exception as error:  # the verdict stands without it
             notes.append(f"the operator at fault could not be located: {one_line(error)}")
             return {}

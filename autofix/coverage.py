@@ -31,6 +31,7 @@ PLUMBING = tuple(
         "_tensor_str.py",
         "_jit_internal.py",
         "_compile.py",
+        "_dynamo/",
         "_library",
         "_subclasses",
         "utils/_python_dispatch.py",

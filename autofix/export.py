@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import linecache
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from autofix.adapter import FlatModel, input_leaves, make_flat_model, parameter_name
+from autofix.adapter import input_leaves, make_flat_model, parameter_name
+from autofix.capture_scopes import notes_numbers, numbers_like_axes, one_subgraph_version
 from autofix.program import CapturePlan
 from autofix.target import ExportConfig
 
@@ -36,11 +39,6 @@ class FunctionOverrides(torch.overrides.TorchFunctionMode):
         rest = {k: v for k, v in self.table.items() if v is not replacement}
         with FunctionOverrides(rest):
             return replacement(*args, **(kwargs or {}))
-
-
-def leaf_axes(names: list[str], axes: dict[str, dict[int, str]], sources: list[str]) -> dict[str, dict[int, str]]:
-    """Dynamic axes keyed by ONNX input name."""
-    return {name: axes[source] for name, source in zip(names, sources, strict=True) if source in axes}
 
 
 def export_dims(leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], style: str) -> tuple[Any, ...]:
@@ -85,6 +83,7 @@ def capture_surroundings(plan: CapturePlan, dynamic: bool) -> Iterator[None]:
             stack.enter_context(make())
         if plan.overrides:
             stack.enter_context(FunctionOverrides(plan.overrides))
+        stack.enter_context(numbers_like_axes())
         stack.enter_context(torch.no_grad())
         yield
 
@@ -148,6 +147,9 @@ def convert_program(program: Any, inputs: list[str], outputs: list[str], config:
         for make in plan.contexts:
             stack.enter_context(make())
         stack.enter_context(extra_decompositions(plan))
+        stack.enter_context(one_subgraph_version())
+        if notes_numbers(program):
+            stack.enter_context(numbers_like_axes(everywhere=True))
         made = torch.onnx.export(
             program,
             (),
@@ -194,10 +196,14 @@ def script_model(model: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 def compile_scripted_wrapper(scripted: Any, source: str) -> Any:
     """A ScriptModule that holds `scripted` as `model` and has the forward whose source is given."""
-    holder = torch.jit.ScriptModule()
+    text = f"import torch\n\n\n{source}"
+    filename = f"<scripted wrapper {zlib.crc32(text.encode())}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)  # the script compiler reads source
+    scope: dict[str, Any] = {}
+    exec(compile(text, filename, "exec"), scope)  # noqa: S102
+    holder = type("ScriptedWrapper", (torch.nn.Module,), {"forward": scope["forward"]})()
     holder.model = scripted
-    holder.define(source)
-    return holder.eval()
+    return torch.jit.script(holder.eval())
 
 
 def export_torchscript(
@@ -208,27 +214,22 @@ def export_torchscript(
     outputs: list[str],
     config: ExportConfig,
     plan: CapturePlan,
-    flat: bool,
 ) -> tuple[Any, list[str]]:
     """Trace, script or mixed capture and the TorchScript exporter: (onnx.ModelProto, what the tracer warned of)."""
     import io
 
     import onnx
 
-    leaves = input_leaves(model.forward, args, kwargs)
-    tensors = [v if isinstance(v, torch.Tensor) else torch.as_tensor(v) for _, v in leaves]
-    names = [n for n, _ in leaves] + ["buffers." + b for b in config.lift_buffers]
+    examples = input_types(model, args, kwargs, config)
+    names, tensors = list(examples), [t.clone() for t in examples.values()]
     dynamic = {n: axes[n] for n in names if n in axes}
-    if config.lift_buffers:
-        flat = False
-        tensors += [dict(model.named_buffers())[b].clone() for b in config.lift_buffers]
     if config.capture == "script":
         target: Any = script_model(model, args, kwargs)
     else:
         for path in config.script_modules:
             owner, _, child = path.rpartition(".")
             setattr(model.get_submodule(owner) if owner else model, child, torch.jit.script(model.get_submodule(path)))
-        target = model if flat else make_flat_model(model, args, kwargs, config.lift_buffers)
+        target = make_flat_model(model, args, kwargs, config.lift_buffers, config.numbers == "baked")
     buffer = io.BytesIO()
     with contextlib.ExitStack() as stack:
         for opname, symbolic in plan.symbolics.items():
@@ -238,6 +239,9 @@ def export_torchscript(
         stack.enter_context(
             capture_surroundings(CapturePlan(overrides={} if config.capture == "script" else plan.overrides, contexts=plan.contexts), False)
         )
+        if config.capture != "script" and any(isinstance(m, torch.jit.ScriptModule) for m in target.modules()):
+            # scripted submodules hold values of their own, which the exporter's tracer refuses ("not part of the active trace")
+            target = torch.jit.trace(target, tuple(tensors), check_trace=False)
         torch.onnx.export(
             target,
             tuple(tensors),
@@ -282,56 +286,69 @@ def export_model(
     outputs: list[str],
     config: ExportConfig,
     plan: CapturePlan,
-    flat: bool,
     captured: Callable[[Any], None] | None = None,
 ) -> tuple[Any, list[str]]:
     """Capture and convert: (onnx.ModelProto with the contract's input and output names, tracer warnings).
 
-    args, kwargs: the example call. axes: dynamic axes by leaf name. outputs: output names. flat: whether forward already
-    takes and gives plain tensors. captured: called with the ExportedProgram between capture and conversion.
+    args, kwargs: the example call. axes: dynamic axes by leaf name. outputs: output names. captured: called with the
+    ExportedProgram between capture and conversion.
     """
     args, kwargs = copy.deepcopy(args), copy.deepcopy(kwargs)
-    outputs = outputs + [f"{b}" for b in state_output_names(config.lift_buffers, outputs)]
+    outputs = outputs + ["buffers." + b + ".after" for b in config.lift_buffers]
+    examples = input_types(model, args, kwargs, config)
+    names = list(examples)
     if config.capture in ("trace", "script", "mixed"):
-        proto, baked = export_torchscript(model, args, kwargs, axes, outputs, config, plan, flat)
-        names = [n for n, _ in input_leaves(model.forward, args, kwargs)] if not isinstance(model, FlatModel) else []
-        return finish_names(
-            proto, names + ["buffers." + b for b in config.lift_buffers], outputs, axes, input_types(model, args, kwargs, config)
-        ), baked
-    leaves = input_leaves(model.forward, args, kwargs)
-    sources = [n for n, _ in leaves]
-    values = [v if config.numbers == "baked" else number_as_leaf(v) for _, v in leaves]
-    if config.lift_buffers:
-        buffers = dict(model.named_buffers())
-        sources = sources + ["buffers." + b for b in config.lift_buffers]
-        values = values + [buffers[b].clone() for b in config.lift_buffers]
-    target = model if flat and not config.lift_buffers else make_flat_model(model, args, kwargs, config.lift_buffers)
-    program = capture_program(target, values, sources, axes, config, plan)
+        proto, baked = export_torchscript(model, args, kwargs, axes, outputs, config, plan)
+        return finish_names(proto, names, axes, examples), baked
+    leaves = dict(input_leaves(model.forward, args, kwargs))
+    values = [number_as_leaf(leaves[n]) if n in leaves else examples[n].clone() for n in names]
+    target = make_flat_model(model, args, kwargs, config.lift_buffers, config.numbers == "baked")
+    program = capture_program(target, values, names, axes, config, plan)
     if captured is not None:
         captured(program)
-    proto = convert_program(program, sources, outputs, config, plan)
-    return finish_names(proto, sources, outputs, axes, input_types(model, args, kwargs, config)), []
-
-
-def state_output_names(lifted: tuple[str, ...], outputs: list[str]) -> list[str]:
-    """Names of the outputs that carry lifted buffers."""
-    return ["buffers." + b + ".after" for b in lifted]
+    proto = convert_program(program, names, outputs, config, plan)
+    return finish_names(proto, names, axes, examples), []
 
 
 def input_types(model: Any, args: list[Any], kwargs: dict[str, Any], config: ExportConfig) -> dict[str, Any]:
-    """{input name: example tensor} for every input that the contract names."""
-    known = {n: torch.as_tensor(v) for n, v in input_leaves(model.forward, args, kwargs)}
+    """{input name: example tensor} for every input of the file, in order: leaves (numbers too unless baked), then lifted buffers."""
+    baked = config.numbers == "baked"
+    known = {n: torch.as_tensor(v) for n, v in input_leaves(model.forward, args, kwargs) if isinstance(v, torch.Tensor) or not baked}
     buffers = dict(model.named_buffers())
     known.update({"buffers." + b: buffers[b] for b in config.lift_buffers})
     return known
 
 
-def finish_names(proto: Any, inputs: list[str], outputs: list[str], axes: dict[str, dict[int, str]], examples: dict[str, Any]) -> Any:
+def own_initializer_names(graph: Any) -> None:
+    """Name weights as state_dict does: without the `model.` of the flat model around the person's own."""
+    names = {i.name for i in graph.initializer}
+    plain = {n: n.removeprefix("model.") for n in names if n.startswith("model.") and n.removeprefix("model.") not in names}
+    taken = {o for node in graph.node for o in node.output} | {i.name for i in graph.input}
+    plain = {old: new for old, new in plain.items() if new not in taken}
+
+    def rename(inner: Any) -> None:
+        for tensor in inner.initializer:
+            tensor.name = plain.get(tensor.name, tensor.name)
+        for value in [*inner.value_info, *inner.output]:
+            value.name = plain.get(value.name, value.name)
+        for node in inner.node:
+            for i, name in enumerate(node.input):
+                if name in plain:
+                    node.input[i] = plain[name]
+            for attribute in node.attribute:
+                for below in [attribute.g, *attribute.graphs] if attribute.type in (5, 10) else ():
+                    rename(below)
+
+    rename(graph)
+
+
+def finish_names(proto: Any, inputs: list[str], axes: dict[str, dict[int, str]], examples: dict[str, Any]) -> Any:
     """Give the graph exactly the contract's inputs, in order (an input that capture dropped as unused comes back), and
     the declared names of the dynamic axes. Returns the proto, changed in place."""
     from onnx import TensorProto, helper
 
     graph = proto.graph
+    own_initializer_names(graph)
     have = {i.name: i for i in graph.input}
     onnx_types = {
         torch.float32: TensorProto.FLOAT,

@@ -59,7 +59,6 @@ class FixPlan:
     signature: dict[str, Any]
     target: dict[str, Any]
     axes: dict[str, dict[int, str]]
-    flat: bool
     float64: str
     mutated_buffers: list[str]
     fresh_each_call: bool
@@ -180,7 +179,7 @@ def export_repaired(plan: FixPlan, model: Any, sets: list[FixSet]) -> Any:
     with torch.no_grad():
         model = plan.fix_modules(model)
         capture = plan.fix_program(CapturePlan())
-        proto, _ = export_model(model, copy.deepcopy(example.args), copy.deepcopy(example.kwargs), plan.axes, outputs, config, capture, plan.flat)
+        proto, _ = export_model(model, copy.deepcopy(example.args), copy.deepcopy(example.kwargs), plan.axes, outputs, config, capture)
         return plan.fix_onnx(proto)
 
 

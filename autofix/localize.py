@@ -34,48 +34,43 @@ SUSPICIOUS = 1e-6
 
 
 def session_values(path: str, feed: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """(the model without weights' data, {value name: array}) with every node's outputs of the main graph, optimiser off."""
+    """(the model, {value name: array}) with every node's outputs of the main graph, optimiser off. bfloat16 is given as float32."""
     import onnx
     import onnxruntime as ort
 
     model = onnx.load(path, load_external_data=False)
-    have = {o.name for o in model.graph.output}
-    for node in model.graph.node:
-        for name in node.output:
-            if name and name not in have:
-                have.add(name)
-                model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = open_beside(model, path, options)
+    have = {o.name for o in model.graph.output}
+    names = [n for n in dict.fromkeys(o for node in model.graph.node for o in node.output if o) if n not in have]
+    session = open_with(model, path, names, [], options)
     narrow = [o.name for o in session.get_outputs() if o.type == "tensor(bfloat16)"]
     if narrow:  # NumPy has no such type: read them through casts
-        cast = type(model).FromString(model.SerializeToString())
-        for name in narrow:
-            cast.graph.node.append(onnx.helper.make_node("Cast", [name], [name + ".float"], to=onnx.TensorProto.FLOAT))
-        outputs = [o for o in cast.graph.output if o.name not in narrow]
-        del cast.graph.output[:]
-        cast.graph.output.extend([*outputs, *(onnx.helper.make_empty_tensor_value_info(n + ".float") for n in narrow)])
-        session = open_beside(cast, path, options)
-    names = [o.name for o in session.get_outputs()]
-    got = zip(names, session.run(names, feed), strict=True)
-    return model, {n.removesuffix(".float") if n.removesuffix(".float") in narrow else n: v for n, v in got if isinstance(v, np.ndarray)}
+        session = open_with(model, path, [n for n in names if n not in narrow], narrow, options)
+    asked = {o.name: o.name for o in session.get_outputs() if o.name not in narrow} | {n + ".float": n for n in narrow}
+    got = zip(asked.values(), session.run(list(asked), feed), strict=True)
+    return model, {n: v for n, v in got if isinstance(v, np.ndarray)}
 
 
-def open_beside(model: Any, path: str, options: Any) -> Any:
-    """A session of a changed model; where weights lie in a file beside it, through a temporary file there."""
+def open_with(model: Any, path: str, names: list[str], narrow: list[str], options: Any) -> Any:
+    """A session of the file with further outputs, those of `narrow` cast to float32. Serialised messages that follow one another are merged, so
+    that the weights need not be written again; where they lie in a file of their own, through a temporary file beside it."""
     import onnx
     import onnxruntime as ort
 
-    external = any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer)
-    if not external:
-        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    more = onnx.ModelProto()
+    more.graph.node.extend(onnx.helper.make_node("Cast", [n], [n + ".float"], to=onnx.TensorProto.FLOAT) for n in narrow)
+    more.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in [*names, *(n + ".float" for n in narrow)])
+    with open(path, "rb") as file:
+        data = file.read() + more.SerializeToString()
+    if not any(t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer):
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     handle, name = tempfile.mkstemp(suffix=".onnx", dir=os.path.dirname(os.path.abspath(path)))
-    os.close(handle)
     try:
-        onnx.save(model, name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         return ort.InferenceSession(name, options, providers=["CPUExecutionProvider"])
     finally:
         os.unlink(name)
@@ -118,9 +113,11 @@ def locate_between(make: Callable[[], list[EagerValue]], path: str, one: Referen
     eager = make()
     merge_copies(eager)
     truth = {o: v for o, (_, v) in zip(outputs, wanted, strict=False)}
-    fault = first_fault(model, values, eager, wrong, truth, strict=False)
+    pairing = Pairing(eager)
+    fault = first_fault(model, values, pairing, wrong, truth)
     if fault is None or fault["error_before"] > SUSPICIOUS:  # what it reads may be wrong in small values beside large ones
-        closer = first_fault(model, values, eager, wrong, truth, strict=True)
+        pairing.strict = True
+        closer = first_fault(model, values, pairing, wrong, truth)
         if closer is not None and (fault is None or closer["error_before"] < fault["error_before"]):
             fault = closer
     return fault
@@ -133,13 +130,11 @@ def is_right(got: Any, want: Any) -> bool:
     return bool(got.shape == want.shape and relative_error(got, want) <= CLOSE and check_output(want, got)["ok"])
 
 
-def first_fault(
-    model: Any, values: dict[str, Any], eager: list[EagerValue], wrong: list[tuple[str, str]], truth: dict[str, Any], *, strict: bool
-) -> dict[str, Any] | None:
+def first_fault(model: Any, values: dict[str, Any], pairing: Pairing, wrong: list[tuple[str, str]], truth: dict[str, Any]) -> dict[str, Any] | None:
     """The first node above the first wrong output that reads what is right and gives what is not."""
-    pairing = Pairing(eager, strict)
+    eager = pairing.values
     producer = {name: node for node in model.graph.node for name in node.output if name}
-    paired = {name: pairing.partner(array) for name, array in values.items()}
+    paired = {name: pairing.partner(array, name) for name, array in values.items()}
     trusted = trusted_values(model, values, paired, eager)
     trusted -= {o for _, o in wrong}
     suspects = suspects_above(wrong[0][1], producer, trusted)

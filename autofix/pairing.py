@@ -240,7 +240,7 @@ def eager_values(case: Case, one: ReferenceSet) -> list[EagerValue]:
     from autofix.eager import Eager
 
     eager = Eager(case)
-    model = eager.fresh()
+    model = eager.model  # just built
     for name, value in one.state_before.items():
         model.get_buffer(name).copy_(value)
     import torch
@@ -319,6 +319,7 @@ class Pairing:
         for i, value in enumerate(values):
             self.by_size.setdefault(value.array.size, []).append(i)
         self.sums = [self.fingerprint(v.array) for v in values]
+        self.marks: dict[str, float] = {}
 
     @staticmethod
     def fingerprint(array: Any) -> float:
@@ -329,9 +330,11 @@ class Pairing:
         finite = flat[np.isfinite(flat)]
         return float(np.abs(finite).mean()) if finite.size else 0.0
 
-    def partner(self, array: Any) -> int | None:
-        """The first equal eager value's index, or None."""
-        mark = self.fingerprint(array)
+    def partner(self, array: Any, name: str) -> int | None:
+        """The index of the first eager value that equals the file's value of this name, or None."""
+        if name not in self.marks:
+            self.marks[name] = self.fingerprint(array)
+        mark = self.marks[name]
         for i in self.by_size.get(array.size, []):
             like = abs(self.sums[i] - mark) <= 1e-3 * max(abs(mark), 1e-30) and relative_error(array, self.values[i].array) <= CLOSE
             if like and (not self.strict or same_everywhere(array, self.values[i].array)):

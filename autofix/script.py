@@ -241,7 +241,6 @@ def script_text(
         "        signature=SIGNATURE,",
         "        target=TARGET,",
         "        axes=AXES,",
-        f"        flat={bool(facts.get('flat'))!r},",
         f"        float64={str(facts.get('float64', 'yes'))!r},",
         f"        mutated_buffers={mutated!r},",
         f"        fresh_each_call={fresh!r},",

@@ -172,14 +172,20 @@ def further_sizes(explorer: Explorer) -> None:
             one.must = bool(one.sizes)
 
 
+EMPTY_TEST = re.compile(r"(?:shape\[|size\(|len\(|numel\()[^\n]*?(?:[=!]=\s*0\b|<\s*1\b|>\s*0\b|<=\s*0\b)")
+"""A size that is compared with 0."""
+
+
 def empty_sizes(explorer: Explorer) -> None:
     """Size 0 of each axis that may count nothing: detections, points, nodes; not batch or time. It counts against a file where the symbol leads
-    its tensors (a list of things); elsewhere it is advisory, and left out where a recurrent layer would take the process down."""
+    its tensors (a list of things) or where forward takes another path there; elsewhere it is advisory, and left out where a recurrent
+    layer would take the process down. A source that tests sizes for 0 means them to occur, whatever the axis is called."""
+    tested = any(EMPTY_TEST.search(text) for text in explorer.eager.case.sources.values())
     recurrent = any(name in explorer.facts["modules"] for name in ("LSTM", "GRU", "RNN"))
     for symbol in explorer.sizes:
         leads = all(axis == 0 for plan in explorer.plans for axis, s in plan.axes.items() if s == symbol)
-        if NEVER_EMPTY.fullmatch(symbol) or (recurrent and not leads):
+        if not tested and (NEVER_EMPTY.fullmatch(symbol) or (recurrent and not leads)):
             continue
         one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
         if one is not None and one.sizes.get(symbol) == 0:  # else integers have tied it to another size
-            one.must, one.advisory = True, not leads
+            one.must, one.advisory = True, not (leads or tested or one.features)

@@ -18,10 +18,6 @@ from autofix.surgery.source_index import nested_tensor_of
 from autofix.surgery.source_merge import as_dtype, is_number
 from autofix.surgery.source_runtime import is_tracing
 
-LEAST_SIZE = 0
-"""The smallest size that a number made from values or sizes is taken to have where it is a size."""
-
-
 def real(number: Any) -> Any:
     """A size, or a float that is computed with sizes, as a float64 tensor while exporting; anything else as it is.
 
@@ -34,7 +30,16 @@ def real(number: Any) -> Any:
 
 def item_of(value: torch.Tensor) -> Any:
     """value.item() of a whole number; the copy drops an offset into a larger tensor, which would have to be known."""
-    return as_dtype(value.reshape(()) if value.dim() else value, torch.int64).clone().item()
+    return noted(as_dtype(value.reshape(()) if value.dim() else value, torch.int64).clone().item())
+
+
+def noted(number: Any) -> Any:
+    """The number; torch's own tests may take it, where it is a size, as they take a dynamic axis."""
+    node = getattr(number, "node", None)
+    if node is not None and getattr(node, "expr", None) is not None:
+        known = node.shape_env.__dict__.setdefault("numbers_used_as_sizes", set())
+        known.update(node.expr.free_symbols)
+    return number
 
 
 def whole(number: Any, signed: bool = False) -> Any:
@@ -46,7 +51,7 @@ def whole(number: Any, signed: bool = False) -> Any:
     value = number if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.float64)
     value = item_of(value)
     if not signed:
-        torch._check(value >= LEAST_SIZE)
+        torch._check(value >= 0)
     return value
 
 
@@ -111,7 +116,7 @@ def extreme(name: str, *numbers: Any) -> Any:
         out = pick(out, v)
     if any(isinstance(v, torch.Tensor) for v in values):
         return out
-    size = out.item()
+    size = noted(out.item())
     for v in values:
         torch._check(size >= v if name == "max" else size <= v)
     return size
@@ -146,7 +151,7 @@ def split_by(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
         raise TypeError("the number of pieces is known only at run time")
     out = []
     for i in range(count):
-        start, length = (ends[i] - sizes[i]).item(), sizes[i].item()
+        start, length = noted((ends[i] - sizes[i]).item()), noted(sizes[i].item())
         torch._check(start >= 0)
         torch._check(length >= 0)
         torch._check(start + length <= tensor.shape[dim])
@@ -160,6 +165,7 @@ def padded_parts(parts: Any, batch_first: bool = False, padding_value: float = 0
     if not is_tracing() or kwargs or all(type(p.shape[0]) is int for p in parts):
         return torch.nn.utils.rnn.pad_sequence(parts, batch_first=batch_first, padding_value=padding_value, **kwargs)
     longest = torch.stack([torch.scalar_tensor(p.shape[0], dtype=torch.int64) for p in parts]).max().item()
+    noted(longest)
     torch._check(longest >= 0)
     rows = []
     for p in parts:
@@ -212,12 +218,12 @@ def cut(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
         elif any(isinstance(e, (torch.SymInt, torch.Tensor)) for e in (item.start, item.stop)):
             size = tensor.shape[dim]
             first, count = slice_ends(item, size)
-            length = count.item()
-            torch._check(length >= LEAST_SIZE)
+            length = noted(count.item())
+            torch._check(length >= 0)
             torch._check(length <= size)
             start: Any = 0
             if isinstance(item.start, (torch.Tensor, torch.SymInt)) or item.start:
-                start = first.item()
+                start = noted(first.item())
                 torch._check(start >= 0)
                 torch._check(start + length <= size)
             tensor = tensor.narrow(dim, start, length)

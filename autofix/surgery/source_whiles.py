@@ -24,28 +24,6 @@ from autofix.surgery.source_runtime import (
 )
 
 
-def agree_on_subgraphs() -> None:
-    """Give calls of nested subgraphs one version while the program is converted.
-
-    torch 2.13 writes some with the version of the ONNX opset and some with 1, and its inliner then refuses a branch in a loop
-    ("Opset mismatch when inlining function"). The domain is private to the exporter and inlined away.
-    """
-    try:
-        from torch.onnx._internal.exporter import _ir_passes as passes
-
-        before = passes._maybe_set_opset_version
-    except (ImportError, AttributeError):
-        return
-    if getattr(before, "agreed", False):
-        return
-
-    def agreed(imports: Any, domain: str, version: Any) -> Any:
-        return before(imports, domain, None if domain.startswith("pkg.torch") else version)
-
-    agreed.agreed = True  # type: ignore[attr-defined]
-    passes._maybe_set_opset_version = agreed
-
-
 def flat_values(values: Any) -> tuple[list[Any], Any]:
     """Leaves and structure of the variables of a loop; None and UNSET are leaves."""
     return pytree.tree_flatten(opened(list(values)), is_leaf=lambda v: v is None or v is UNSET)
@@ -197,7 +175,6 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
         return tuple(values)
     from torch._higher_order_ops.while_loop import while_loop_op
 
-    agree_on_subgraphs()
     values, spec, slots, stops, watch = plan_loop(test, step, list(values), bound if counter else None)
     if bound is None:  # every turn takes something away from a variable: there are no more turns than it is long
         bound = next((s.first.shape[d] for s in slots for d in s.vary if s.growth[d] is not None and s.growth[d] < 0), None)
