@@ -65,7 +65,7 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     axes = {sources[name]: declared for name, declared in case.axes.items() if name in sources}
     found["fixed_axes"] = fixed_axes(axes, proto)
     if parity.symptom:
-        found["fault"] = fault_of(case, model, reference, file, proto, parity, found["signature"], found["notes"])
+        found["fault"] = fault_of(case, model, reference, file, proto, parity, found)
         return found | {"symptom": parity.symptom, "facts": dict(parity.facts)}
     if found["fixed_axes"]:
         return wrong("axis-fixed", f"declared dynamic, fixed in the file: {', '.join(found['fixed_axes'])}")
@@ -90,9 +90,9 @@ def fault_of(
     else:
         try:
             built = replace(case, build=lambda: model) if model is not None and not reference.facts.get("mutated_buffers") else case
-            fault = dict(locate_fault(built, str(file), reference.named(name), signature) or {})
+            fault = dict(locate_fault(built, str(file), reference.named(name), found["signature"]) or {})
         except Exception as error:  # the verdict stands without it
-            notes.append(f"the operator at fault could not be located: {one_line(error)}")
+            found["notes"].append(f"the operator at fault could not be located: {one_line(error)}")
             return {}
     if fault.get("error_after") == float("inf"):
         fault["error_after"] = "beyond measure"
