@@ -64,8 +64,8 @@ class NumbersInGraph(SourceStrategy):
     When it helps: capture freezes int(0.9 * h), math.log(n) or n ** 0.5 of a dynamic size, or can't turn a tensor's value
     into a size, an index, a list of lengths; a print or log call formats a value.
     Why it is safe: floats made from sizes are float64 scalars, so the arithmetic is the IEEE arithmetic that Python does (int truncates,
-    round rounds halves to even); whole numbers stay symbolic sizes. `least`: capture may take it that such a size is neither 0
-    nor 1, as it takes of every dynamic axis; what comes out is checked at other sizes.
+    round rounds halves to even); whole numbers stay symbolic sizes. Where they are sizes of tensors,
+    torch's own code (never the model's) takes them for neither 0 nor 1, as it does with every dynamic axis; other sizes are verified.
     """
 
     treats = (
@@ -87,12 +87,7 @@ class NumbersInGraph(SourceStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         facts = evidence.facts
-        done = [f for f in evidence.recipe.fixes if f.strategy in (self.name, "control_flow")]
-        if done:
-            if re.search(r"u\d+ ?(?:[<>]=?|==) ?1\b|\b(?:Eq|Ne)\(.*u\d+.*, 1\)|1 <= .*u\d+", evidence.fact("message")) and not any(
-                "least" in f.params for f in done
-            ):
-                yield self.fix(file=done[-1].params["file"], least=2)
+        if evidence.recipe.has(self.name) or evidence.recipe.has("control_flow"):
             return
         if re.match(r"(if|elif|while|for|assert)\b", evidence.fact("code")):
             return
@@ -111,12 +106,8 @@ class NumbersInGraph(SourceStrategy):
         lines: list[int] | None = None,
         sizes: bool = True,
         zero_d: list[str] | None = None,
-        least: int = 0,
     ) -> str:
-        if least:
-            new = text.replace("LEAST_SIZE = 0", f"LEAST_SIZE = {least}")
-        else:
-            new = rewrite_source(text, functions or [], lines or [], sizes=sizes, zero_d=zero_d or [], control=False)
+        new = rewrite_source(text, functions or [], lines or [], sizes=sizes, zero_d=zero_d or [], control=False)
         if new == text:
             raise NothingToDo("no number here comes from a tensor or a size")
         return new

@@ -1,0 +1,100 @@
+"""Contexts around torch's exporter that rewritten sources rely on. Each puts back what it changed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+NOTED = "numbers_used_as_sizes"
+"""Attribute of a ShapeEnv: the symbols of whole numbers that a rewritten source keeps in the graph as sizes (source_numbers.py)."""
+
+
+@contextlib.contextmanager
+def one_subgraph_version() -> Iterator[None]:
+    """Give calls of nested subgraphs one version while a program is converted.
+
+    torch 2.13 writes some with the version of the ONNX opset and some with 1, and its inliner then refuses a branch in a loop
+    ("Opset mismatch when inlining function"). The domain is private to the exporter and inlined away.
+    """
+    try:
+        from torch.onnx._internal.exporter import _ir_passes as passes
+
+        before = passes._maybe_set_opset_version
+    except (ImportError, AttributeError):
+        yield
+        return
+
+    def agreed(imports: Any, domain: str, version: Any) -> Any:
+        return before(imports, domain, None if domain.startswith("pkg.torch") else version)
+
+    passes._maybe_set_opset_version = agreed
+    try:
+        yield
+    finally:
+        passes._maybe_set_opset_version = before
+
+
+def asked_by_library() -> bool:
+    """Whether the test that is being evaluated stands in torch itself: compiled code, or a file of torch's."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in (__file__, sys.modules["torch.fx.experimental.sym_node"].__file__):
+        frame = frame.f_back
+    while frame is not None and frame.f_code.co_filename.endswith("/autofix/watch.py"):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name != "__bool__":
+        return True
+    caller = frame.f_back
+    return caller is not None and "/torch/" in caller.f_code.co_filename
+
+
+def holds_for_usual_sizes(test: Any, allowed: Any) -> bool | None:
+    """What a test of sizes (sympy) comes to where each of its symbols is 2 or more; None where that does not decide it,
+    or where it has symbols outside of `allowed` (None allows every symbol)."""
+    import sympy
+
+    symbols = list(test.free_symbols)
+    if not symbols or (allowed is not None and not set(symbols) <= allowed):
+        return None
+    shifted = test.subs({s: sympy.Symbol(f"usual_{i}", integer=True, nonnegative=True) + 2 for i, s in enumerate(symbols)})
+    return bool(shifted) if shifted in (sympy.true, sympy.false) else None
+
+
+@contextlib.contextmanager
+def numbers_like_axes(everywhere: bool = False) -> Iterator[None]:
+    """Let torch take a whole number that became a size to be neither 0 nor 1 in its own tests, as it does with every dynamic axis.
+
+    Only where torch would give up otherwise, and only for tests in torch's own code (whether a stride is that of a packed tensor, whether
+    an axis is broadcast): a test of the model's is never decided like that. Only for numbers that a rewritten source has noted;
+    everywhere: for all of them, once one is noted (symbols get new names when a program is decomposed).
+    """
+    from torch.fx.experimental.sym_node import SymNode
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    before = SymNode.guard_bool
+
+    def guard_bool(self: Any, file: str, line: int) -> bool:
+        try:
+            return bool(before(self, file, line))
+        except GuardOnDataDependentSymNode:
+            noted = None if everywhere else getattr(self.shape_env, NOTED, set())
+            answer = holds_for_usual_sizes(self.expr, noted) if asked_by_library() else None
+            if answer is None:
+                raise
+            return answer
+
+    SymNode.guard_bool = guard_bool  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SymNode.guard_bool = before  # type: ignore[method-assign]
+
+
+def notes_numbers(program: Any) -> bool:
+    """Whether a captured program has numbers that a rewritten source noted."""
+    for node in program.graph.nodes:
+        env = getattr(getattr(node.meta.get("val"), "node", None), "shape_env", None)
+        if env is not None:
+            return bool(getattr(env, NOTED, ()))
+    return False
