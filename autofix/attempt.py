@@ -309,6 +309,8 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
     except MemoryError:
         verdict, diagnosis = Verdict.OUT_OF_MEMORY, Diagnosis("out-of-memory", progress.stage, {"message": "the process ran out of memory"})
     except (Exception, SystemExit) as error:
+        if progress.stage is Stage.CAPTURE and type(error).__module__.startswith("torch.onnx"):
+            progress.enter(Stage.CONVERT)  # the TorchScript exporter captures and converts in one call
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
     if diagnosis is not None:
         message = diagnosis.facts.get("message", "").replace(f"Load model from {path} failed:", "").replace(str(path), path.name)

@@ -17,6 +17,8 @@ PATTERNS: tuple[tuple[str, frozenset[Stage], str], ...] = tuple(
             r"[Cc]onstraints violated|specialized it to be a constant|was inferred to be a constant|marked .* as dynamic but",
         ),
         ("axis-specialized", (Stage.CAPTURE,), r"Received user-specified .*dim|conflicting (?:ranges|constraints)|Failed to resolve .* dimension"),
+        ("data-dependent-branch", (Stage.CAPTURE,), r"must be bool, not SymBool"),
+        ("data-dependent-size", (Stage.CAPTURE,), r"must be (?:int|float|a number), not Sym(?:Int|Float)"),
         ("data-dependent-branch", (Stage.CAPTURE,), r"Could not guard on data-dependent expression (?:Eq|Ne)\(u\d+, (?:1|0)\).*unhinted.*\bbool\b"),
         (
             "data-dependent-size",

@@ -69,7 +69,7 @@ class ChangeOpset(ConfigStrategy):
     REPAIRS = (
         Example(
             GRID,
-            symptom="capture-error",
+            symptom="opset-too-low",
             fix={"opset": 20},
             start=(Fix("capture_trace", Level.CONFIG), Fix("change_opset", Level.CONFIG, {"opset": 13})),
         ),
