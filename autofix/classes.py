@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 import torch
@@ -10,8 +11,13 @@ import torch
 from autofix.values import SPECIAL, LeafPlan, fresh_leaf
 
 
+NOT_THE_MODEL = re.compile(r"get_\w*inputs|get_kwargs|build_model")
+"""Functions of a model file whose numbers describe inputs rather than decide anything."""
+
+
 def source_constants(sources: dict[str, str], model: Any = None) -> tuple[list[float], list[int]]:
-    """(float constants, integer constants from 2 to 4096) in the person's source and in plain attributes of the model's modules."""
+    """(float constants, integer constants from 2 to 4096) in the person's source, products and powers of constants among them, and in plain
+    attributes of the model's modules."""
     floats: set[float] = set()
     integers: set[int] = set()
 
@@ -22,22 +28,44 @@ def source_constants(sources: dict[str, str], model: Any = None) -> tuple[list[f
             floats.add(value)
         elif isinstance(value, int) and 2 <= value <= 4096:
             integers.add(value)
+        elif isinstance(value, dict):
+            for inner in list(value.values())[:16]:
+                note(inner)
 
     for text in sources.values():
         try:
             tree = ast.parse(text)
         except SyntaxError:
             continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Constant):
-                        note(inner.value)
+        for top in tree.body:
+            if isinstance(top, ast.FunctionDef) and NOT_THE_MODEL.fullmatch(top.name):
+                continue
+            for node in ast.walk(top):
+                note(constant_value(node))
     for module in model.modules() if model is not None else ():
         if not type(module).__module__.startswith("torch."):
-            for value in vars(module).values():
-                note(value)
+            for key, value in vars(module).items():
+                if not key.startswith("_"):
+                    note(value)
     return sorted(floats)[:24], sorted(integers)[:48]
+
+
+def constant_value(node: ast.AST) -> Any:
+    """The number that a constant, or a product, sum, difference or small power of constants, stands for; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, (int, float)) else None
+    if isinstance(node, ast.BinOp):
+        a, b = constant_value(node.left), constant_value(node.right)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            if isinstance(node.op, ast.Mult):
+                return a * b
+            if isinstance(node.op, ast.Add):
+                return a + b
+            if isinstance(node.op, ast.Sub):
+                return a - b
+            if isinstance(node.op, ast.Pow) and abs(b) <= 16 and abs(a) <= 64:
+                return a**b
+    return None
 
 
 def class_leaf(plan: LeafPlan, kind: str, sizes: dict[str, int], constants: list[float], rng: torch.Generator) -> Any:

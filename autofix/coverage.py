@@ -198,6 +198,10 @@ class Watch(TorchFunctionMode):
         found: set[Any] = {(*key, min(count, 3) if count < 4 else 4) for key, count in self.arcs.items()}
         return found | {("outcome", *o) for o in self.outcomes}
 
+    def branches(self) -> set[Any]:
+        """The branches that this call took and the outcomes of its tests, without counts."""
+        return set(self.arcs) | self.outcomes
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         kind = SITE_KINDS.get(name)

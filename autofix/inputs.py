@@ -40,7 +40,7 @@ MANY_ANSWERS = ("aten.linalg_eigh", "aten._linalg_eigh", "aten.linalg_svd", "ate
 
 @dataclass
 class Candidate:
-    """A generated set that eager accepts. features: what it covered (see Watch.features)."""
+    """A generated set that eager accepts. features: what it was the first to cover (see Watch.features); branches: those that no call took before."""
 
     name: str
     kind: str
@@ -49,6 +49,7 @@ class Candidate:
     outputs: Leaves | None = None
     seconds: float = 0.0
     features: set[Any] = field(default_factory=set)
+    branches: set[Any] = field(default_factory=set)
     advisory: bool = False
     must: bool = False
     watch: Any = None
@@ -145,6 +146,7 @@ class Explorer:
         features = watch.features()
         changed = {s: n for s, n in sizes.items() if self.sizes.get(s) != n}
         one = Candidate(name, kind, leaves, changed, outputs=call.outputs, seconds=call.seconds, features=features - self.covered, watch=watch)
+        one.branches = watch.branches() - set(self.arcs) - self.outcomes
         self.covered |= features
         for arc, count in watch.arcs.items():
             self.arcs[arc] = self.arcs.get(arc, 0) + count

@@ -19,6 +19,10 @@ NEVER_EMPTY = re.compile(
     re.I,
 )
 """Symbols that by convention count at least one; only the others are tried at size 0."""
+ARITHMETIC = re.compile(r"\bmath\.|\*\*\s*\(?[0-9.]*[./]|\b(?:sqrt|log2|ceil|floor)\b|\bround\(|\bint\(")
+"""Source text that computes with numbers that are not whole: what it makes of a size may be off by one where the exact result is whole."""
+EDGES = (4, 8, 9, 10, 16, 20, 25, 32, 36, 64, 100)
+"""Powers, squares and round numbers: sizes whose logarithm, root or share is whole."""
 MOST_ELEMENTS = 2_000_000
 
 
@@ -50,7 +54,9 @@ def size_sets(explorer: Explorer) -> None:
         threshold_sizes(explorer)
         rounding_sizes(explorer)
         further_sizes(explorer)
+        edge_sizes(explorer)
         empty_sizes(explorer)
+        growing_sizes(explorer)
 
 
 def try_sizes(explorer: Explorer, name: str, sizes: dict[str, int], *, kind: str = "sizes", quiet: bool = False) -> Candidate | None:
@@ -174,6 +180,51 @@ def further_sizes(explorer: Explorer) -> None:
 
 EMPTY_TEST = re.compile(r"(?:shape\[|size\(|len\(|numel\()[^\n]*?(?:[=!]=\s*0\b|<\s*1\b|>\s*0\b|<=\s*0\b)")
 """A size that is compared with 0."""
+
+
+def edge_sizes(explorer: Explorer) -> None:
+    """For source that takes roots, logarithms or shares: sizes at which these are whole, of all axes at once or, where that is refused, of each alone."""
+    if not any(ARITHMETIC.search(text) for text in explorer.eager.case.sources.values()):
+        return
+    base = explorer.sizes
+    for size in EDGES:
+        for group in (list(base), *([s] for s in base if len(base) > 1)):
+            one = try_sizes(explorer, ", ".join(f"{s}={size}" for s in group), {**base, **dict.fromkeys(group, size)}, quiet=True)
+            if one is not None:
+                one.must = bool(one.sizes)
+                break
+
+
+def growing_sizes(explorer: Explorer) -> None:
+    """While some branch has shown one outcome only: ever larger sizes, of each axis alone and of all together, for tests of a length, an area or a count
+    against a limit far from the example. Of a size that takes a new branch the smallest that does is kept, found by bisection."""
+    base = explorer.sizes
+    groups = [*([s] for s in base), *([list(base)] if len(base) > 1 else [])]
+    for factor in (8, 24, 72, 216):
+        for group in groups:
+            if not explorer.half_seen or explorer.spent:
+                return
+            sizes = {s: factor * base[s] + 1 for s in group}
+            one = try_sizes(explorer, ", ".join(f"{s}={n}" for s, n in sizes.items()), {**base, **sizes}, quiet=True)
+            if one is not None and one.branches:
+                smallest_sizes(explorer, one, group)
+
+
+def smallest_sizes(explorer: Explorer, one: Candidate, group: list[str]) -> None:
+    """Bisect between the example and a candidate that takes new branches; the smallest that still does becomes a `must` in its place."""
+    low, high, best = dict(explorer.sizes), {**explorer.sizes, **one.sizes}, one
+    for _ in range(12):
+        middle = {**explorer.sizes, **{s: (low[s] + high[s]) // 2 for s in group}}
+        if explorer.spent or middle in (low, high):
+            break
+        now = try_sizes(explorer, ", ".join(f"{s}={middle[s]}" for s in group), middle, quiet=True)
+        if now is not None and one.branches <= now.watch.branches():
+            high, best = middle, now
+        else:
+            low = middle
+    if best is not one:
+        one.features = set()
+    best.must = True
 
 
 def empty_sizes(explorer: Explorer) -> None:

@@ -141,3 +141,19 @@ def test_sets_on_a_knife_edge_are_left_out(tmp_path: Path) -> None:
     )
     ties = reference_of(tmp_path, forward_file("x", "return x.topk(2)", "[torch.randn(3, 4)]"))
     assert [s.advisory for s in ties.sets if s.name == "zeros"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("helper", "test"),
+    [
+        ("def far(x):\n    return x.shape[0] > LIMIT\nLIMIT = 200\n", lambda v: v["x"].shape[0] > 200),
+        ("def far(x):\n    return x.numel() >= 30 * 30\n", lambda v: v["x"].numel() >= 900),
+        ("def far(x):\n    return x.shape[0] - 3 * x.shape[1] > 90\n", lambda v: v["x"].shape[0] - 3 * v["x"].shape[1] > 90),
+    ],
+)
+def test_sizes_far_from_the_example_are_reached_where_a_test_needs_them(tmp_path: Path, helper: str, test: Any) -> None:
+    body = "if far(x):\n    return x * 2\nreturn x + 1"
+    text = helper + forward_file("x", body, "[torch.randn(3, 4)]", '{"x": {0: "n", 1: "m"}}')
+    reference = reference_of(tmp_path, text)
+    assert outcomes(reference, test) == {True, False}
+    assert max(dict(s.leaves)["x"].numel() for s in reference.sets) < 6000
