@@ -10,7 +10,6 @@ import torch
 
 from autofix.values import SPECIAL, LeafPlan, fresh_leaf
 
-
 NOT_THE_MODEL = re.compile(r"get_\w*inputs|get_kwargs|build_model")
 """Functions of a model file whose numbers describe inputs rather than decide anything."""
 

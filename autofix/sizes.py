@@ -183,7 +183,8 @@ EMPTY_TEST = re.compile(r"(?:shape\[|size\(|len\(|numel\()[^\n]*?(?:[=!]=\s*0\b|
 
 
 def edge_sizes(explorer: Explorer) -> None:
-    """For source that takes roots, logarithms or shares: sizes at which these are whole, of all axes at once or, where that is refused, of each alone."""
+    """For source that takes roots, logarithms or shares: sizes at which these are whole, of all axes at once or, where that is refused,
+    of each alone."""
     if not any(ARITHMETIC.search(text) for text in explorer.eager.case.sources.values()):
         return
     base = explorer.sizes
@@ -196,8 +197,8 @@ def edge_sizes(explorer: Explorer) -> None:
 
 
 def growing_sizes(explorer: Explorer) -> None:
-    """While some branch has shown one outcome only: ever larger sizes, of each axis alone and of all together, for tests of a length, an area or a count
-    against a limit far from the example. Of a size that takes a new branch the smallest that does is kept, found by bisection."""
+    """While some branch has shown one outcome only: ever larger sizes, of each axis alone and of all together, for tests of a length, an
+    area or a count against a limit far from the example. Of a size that takes a new branch the smallest that does is kept (bisection)."""
     base = explorer.sizes
     groups = [*([s] for s in base), *([list(base)] if len(base) > 1 else [])]
     for factor in (8, 24, 72, 216):
