@@ -70,15 +70,23 @@ class Frontier:
         self.ranker, self.case_id = ranker, case_id
         self.open: list[Candidate] = []
         self.seen: set[str] = set()
+        self.discarded: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.open)
 
     def add(self, candidate: Candidate) -> None:
         """Put a candidate in, unless its recipe was there before."""
+        if candidate.added is not None and candidate.added.key() in self.discarded:
+            return
         if candidate.recipe.id not in self.seen:
             self.seen.add(candidate.recipe.id)
             self.open.append(candidate)
+
+    def discard(self, fix: Fix) -> None:
+        """Drop what adds this fix, now and later."""
+        self.discarded.add(fix.key())
+        self.open = [c for c in self.open if c.added is None or c.added.key() != fix.key()]
 
     def rank(self, one: Candidate) -> float:
         """The candidate's worth now."""

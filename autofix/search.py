@@ -174,6 +174,8 @@ class Search:
         if candidate.strategy is not None and parent is not None:
             gain = 0.0 if stuck else gain_of(trial, candidate.parent)
             self.ranker.observe(candidate.strategy.name, parent, self.repair.case_id, candidate.capture, gain, trial.seconds)
+        if trial.diagnosis is not None and trial.diagnosis.symptom == "nothing-to-do" and trial.stage is Stage.REWRITE and candidate.added:
+            self.frontier.discard(candidate.added)  # what source and module fixes find does not depend on the way of capture
         if expand and not trial.ok and not stuck:
             self.expand(trial)
         return trial

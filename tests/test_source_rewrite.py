@@ -62,7 +62,7 @@ def test_guards_on_values_are_dropped():
 def test_numbers():
     body = "def f(x):\n    k = int(x.shape[0] * 0.7)\n    return x[:k] * math.sqrt(x.shape[0]) / x.shape[0] ** 0.5 + round(x.shape[0] * 0.25)\n"
     new = same(body, (torch.ones(10),), (torch.ones(7),))
-    assert "whole(real(x.shape[0]) * real(0.7))" in new
+    assert "whole_number(real_number(x.shape[0]) * real_number(0.7))" in new
 
 
 def test_static_tests_stay():

@@ -7,6 +7,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
+EXPORT_CAPTURES = frozenset({"export", "strict", "draft"})
+"""Capture modes that know of torch.cond and while_loop; a tracer records what eager does, the script compiler reads other source."""
 SKIPPED = frozenset({"get_inputs", "get_init_inputs", "get_more_inputs", "get_kwargs", "build_model", "__init__", "extra_repr", "reset_parameters"})
 
 

@@ -82,15 +82,19 @@ def flag_call(test: cst.BaseExpression, helpers: set[str]) -> cst.BaseExpression
     return test.with_changes(lpar=[], rpar=[]) if hasattr(test, "lpar") else test
 
 
-def chosen_index(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The tensor `t` of `self.modules[int(t)]` or `self.modules[t.item()]`."""
+def chosen_index(node: cst.BaseExpression, dynamic: set[str]) -> cst.BaseExpression | None:
+    """The index `t` of `self.modules[int(t)]`, `self.modules[t.item()]` or, where "index t" is in `dynamic`, `self.modules[t]`."""
     if not isinstance(node, cst.Subscript) or not code_of(node.value).startswith("self.") or len(node.slice) != 1:
         return None
     index = node.slice[0].slice
-    if not isinstance(index, cst.Index) or not isinstance(index.value, cst.Call):
+    if not isinstance(index, cst.Index):
+        return None
+    if isinstance(index.value, cst.Name):
+        return index.value if f"index {index.value.value}" in dynamic else None
+    if not isinstance(index.value, cst.Call):
         return None
     func = index.value.func
-    if isinstance(func, cst.Name) and func.value == "int" and len(index.value.args) == 1:
+    if isinstance(func, cst.Name) and func.value in ("int", "whole_number", "number_of", "index_of") and index.value.args:
         return index.value.args[0].value
     return func.value if isinstance(func, cst.Attribute) and func.attr.value == "item" else None
 
@@ -126,15 +130,17 @@ class TestRewriter(cst.CSTTransformer):
             return flag_call(updated_node, self.helpers)
         return updated_node
 
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        """One of several modules or tensors, picked by a value."""
+        index = chosen_index(original_node, self.dynamic)
+        if index is None:
+            return updated_node
+        self.changed = True
+        self.helpers.add("traced_choice")
+        return call("traced_choice", original_node.value, index)
+
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Calls of a module picked by a value; a flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each."""
-        index = chosen_index(updated_node.func)
-        if index is not None and isinstance(updated_node.func, cst.Subscript):
-            self.changed = True
-            self.helpers.add("call_chosen")
-            return call("call_chosen", updated_node.func.value, index).with_changes(
-                args=[cst.Arg(updated_node.func.value), cst.Arg(index), *updated_node.args]
-            )
+        """A flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each."""
         for i, arg in enumerate(updated_node.args):
             if arg.keyword is not None and arg.keyword.value == "is_causal" and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
                 self.changed = True
@@ -154,6 +160,8 @@ class TestRewriter(cst.CSTTransformer):
             return node
         args = [a.value for a in node.args]
         func = node.func
+        if isinstance(func, cst.Name) and func.value == "size_list":
+            return args[0]
         if isinstance(func, cst.Name) and func.value in ("range", "enumerate", "zip", "reversed", "list", "tuple"):
             if func.value == "range":
                 self.helpers.add("loop_range")

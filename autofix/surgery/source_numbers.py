@@ -18,7 +18,8 @@ from autofix.surgery.source_index import nested_tensor_of
 from autofix.surgery.source_merge import as_dtype, is_number
 from autofix.surgery.source_runtime import is_tracing
 
-def real(number: Any) -> Any:
+
+def real_number(number: Any) -> Any:
     """A size, or a float that is computed with sizes, as a float64 tensor while exporting; anything else as it is.
 
     A float must be a tensor too: the exporter writes Python floats in single precision.
@@ -42,7 +43,7 @@ def noted(number: Any) -> Any:
     return number
 
 
-def whole(number: Any, signed: bool = False) -> Any:
+def whole_number(number: Any, signed: bool = False) -> Any:
     """int(number), kept in the graph. signed: it may be negative."""
     if not is_tracing() or not isinstance(number, (torch.Tensor, torch.SymInt, torch.SymFloat)):
         return int(number)
@@ -58,7 +59,7 @@ def whole(number: Any, signed: bool = False) -> Any:
 def whole_round(number: Any) -> Any:
     """round(number): halves to even, as Python and torch.round do."""
     if isinstance(number, (torch.Tensor, torch.SymFloat)) and is_tracing():
-        return whole(torch.round(number if isinstance(number, torch.Tensor) else real(number)))
+        return whole_number(torch.round(number if isinstance(number, torch.Tensor) else real_number(number)))
     return number if isinstance(number, torch.SymInt) else round(number)
 
 
@@ -66,15 +67,20 @@ def real_math(name: str, *numbers: Any) -> Any:
     """math.name(*numbers), by torch's function in float64 where a number stands in the graph."""
     if not any(isinstance(n, (torch.Tensor, torch.SymInt, torch.SymFloat)) for n in numbers) or not is_tracing():
         return getattr(math, name)(*numbers)
-    values = [real(n) if isinstance(n, (torch.SymInt, torch.SymFloat)) else n for n in numbers]
+    values = [real_number(n) if isinstance(n, (torch.SymInt, torch.SymFloat)) else n for n in numbers]
     values = [v.reshape(()).to(torch.float64) if isinstance(v, torch.Tensor) else v for v in values]
     if name in ("floor", "ceil", "trunc"):
-        return whole(getattr(torch, name)(values[0]), signed=True)
+        return whole_number(getattr(torch, name)(values[0]), signed=True)
     if name == "isqrt":
         root = torch.floor(torch.sqrt(values[0]))
-        return whole(torch.where(root * root > values[0], root - 1, root))
+        return whole_number(torch.where(root * root > values[0], root - 1, root))
     if name == "log" and len(values) == 2:
-        return torch.log(values[0]) / (torch.log(values[1]) if isinstance(values[1], torch.Tensor) else math.log(values[1]))
+        return torch.log(values[0]) / (torch.log(values[1]) if isinstance(values[1], torch.Tensor) else real_number(math.log(values[1])))
+    if name in ("log2", "log10"):  # exact at powers of the base, as in C, where a quotient of logarithms may fall just short
+        value, base = values[0], 2.0 if name == "log2" else 10.0
+        power = torch.log(value) / real_number(math.log(base))
+        nearest = torch.round(power)
+        return torch.where(torch.pow(torch.full_like(nearest, base), nearest) == value, nearest, power)
     if name == "prod":
         raise TypeError("math.prod of sizes is not rewritten")
     return getattr(torch, {"fabs": "abs", "fmod": "fmod", "pow": "pow"}.get(name, name))(*values)
@@ -91,7 +97,7 @@ def real_of(value: Any) -> Any:
     """float(value), as a 0-d tensor while exporting."""
     if isinstance(value, torch.Tensor) and is_tracing():
         return value.reshape(()) if value.dtype.is_floating_point else value.reshape(()).to(torch.float64)
-    return real(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
+    return real_number(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
 
 
 def index_of(value: Any) -> Any:
@@ -101,7 +107,7 @@ def index_of(value: Any) -> Any:
     return value
 
 
-def extreme(name: str, *numbers: Any) -> Any:
+def extreme_number(name: str, *numbers: Any) -> Any:
     """min or max of numbers that may be known only at run time."""
     values = list(numbers[0]) if len(numbers) == 1 else list(numbers)
     if not any(isinstance(v, (torch.Tensor, torch.SymInt)) for v in values) or not is_tracing():
@@ -132,8 +138,10 @@ def tensor_of(data: Any, **kwargs: Any) -> torch.Tensor:
 
 def size_list(sizes: Any) -> Any:
     """sizes.tolist() of a tensor of sizes: whole numbers that are not negative, or numbers as 0-d tensors."""
-    if not is_tracing() or type(sizes.shape[0] if sizes.dim() else 0) is not int:
+    if not is_tracing():
         return sizes.tolist()
+    if sizes.dim() and type(sizes.shape[0]) is not int:
+        return sizes  # as many as only the graph knows: what loops over it goes through its rows
     if not sizes.dim():
         return number_of(sizes)
     if sizes.dim() > 1:
@@ -196,7 +204,7 @@ def slice_ends(index: slice, size: Any) -> tuple[Any, Any]:
     return start, length.clamp(min=0)
 
 
-def cut(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
+def cut_view(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
     """tensor[index], where the ends of slices may be known only at run time; a view."""
     if not is_tracing() or not any(isinstance(e, (torch.SymInt, torch.Tensor)) for i in index if isinstance(i, slice) for e in (i.start, i.stop)):
         return tensor[index if len(index) > 1 else index[0]]
@@ -233,12 +241,12 @@ def cut(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
     return tensor
 
 
-def put(tensor: torch.Tensor, value: Any, *index: Any) -> None:
+def put_view(tensor: torch.Tensor, value: Any, *index: Any) -> None:
     """tensor[index] = value, where the ends of slices may be known only at run time."""
     if not is_tracing() or not any(isinstance(e, (torch.SymInt, torch.Tensor)) for i in index if isinstance(i, slice) for e in (i.start, i.stop)):
         tensor[index if len(index) > 1 else index[0]] = value
         return
-    view = cut(tensor, *index)
+    view = cut_view(tensor, *index)
     if isinstance(value, torch.Tensor):
         view.copy_(value)
     else:

@@ -35,7 +35,7 @@ def _is_float_operation(node: cst.BaseExpression) -> bool:
         return (
             root_name(node.func) in ("math", "np", "numpy")
             if isinstance(node.func, cst.Attribute)
-            else code_of(node.func) in ("float", "real", "real_math")
+            else code_of(node.func) in ("float", "real_number", "real_math")
         )
     return False
 
@@ -81,7 +81,7 @@ class NumberRewriter(cst.CSTTransformer):
         exact = isinstance(node, cst.Float) and float(node.value) * 1024 % 1 == 0  # no rounding in single precision
         constant = (isinstance(node, cst.Float) and not exact) or (isinstance(node, (cst.Attribute, cst.Subscript)) and root_name(node) == "self")
         if self._depends(node) or constant:
-            return call("real", node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node)
+            return call("real_number", node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node)
         return node
 
     def leave_BinaryOperation(self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation) -> cst.BaseExpression:
@@ -104,7 +104,7 @@ class NumberRewriter(cst.CSTTransformer):
 
     def _once(self, node: cst.BaseExpression) -> cst.BaseExpression:
         text = code_of(node)
-        return node if text.startswith(("real(", "real_math(", "(real")) or "real(" in text else self.real(node)
+        return node if text.startswith(("real_number(", "real_math(", "(real")) or "real_number(" in text else self.real(node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         func = original_node.func
@@ -113,17 +113,17 @@ class NumberRewriter(cst.CSTTransformer):
             inner = original_node.args[0].value
             if self._depends(inner) or self.hit(original_node):
                 self.changed = True
-                new = args[0] if "real(" in code_of(args[0]) or not _may_be_float(inner) else self.real(args[0])
+                new = args[0] if "real_number(" in code_of(args[0]) or not _may_be_float(inner) else self.real(args[0])
                 if func.value == "int":
                     signed = "-" in code_of(inner) or self._value(inner)
-                    return call("whole", new, **({"signed": cst.Name("True")} if signed else {}))
+                    return call("whole_number", new, **({"signed": cst.Name("True")} if signed else {}))
                 return call("whole_round" if func.value == "round" else "real_of", new)
         if isinstance(func, cst.Name) and func.value in ("min", "max") and args and any(self._value(a.value) for a in original_node.args):  # noqa: SIM102
             if all(is_number_expression(a.value) or isinstance(a.value, cst.Name) for a in original_node.args) and all(
                 a.keyword is None for a in updated_node.args
             ):
                 self.changed = True
-                return call("extreme", cst.SimpleString(f'"{func.value}"'), *args)
+                return call("extreme_number", cst.SimpleString(f'"{func.value}"'), *args)
         if isinstance(func, cst.Attribute):
             return self._method(original_node, updated_node, func, args)
         if code_of(func).rsplit(".", 1)[-1] == "pad_sequence":
@@ -183,7 +183,7 @@ class NumberRewriter(cst.CSTTransformer):
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         """A slice whose ends come from values."""
         arguments = self.slices(original_node, updated_node)
-        return updated_node if arguments is None else call("cut", updated_node.value, *arguments)
+        return updated_node if arguments is None else call("cut_view", updated_node.value, *arguments)
 
     def slices(self, original: cst.Subscript, updated: cst.Subscript) -> list[cst.BaseExpression] | None:
         """The parts of an index as arguments, where an end of a slice comes from a value."""
@@ -210,15 +210,15 @@ class NumberRewriter(cst.CSTTransformer):
         target = original_node.targets[0].target
         if len(original_node.targets) == 1 and isinstance(target, cst.Subscript) and isinstance(updated_node.targets[0].target, cst.Call):
             made = updated_node.targets[0].target
-            if code_of(made.func) == "cut":
+            if code_of(made.func) == "cut_view":
                 receiver, *rest = made.args
-                return cst.Expr(cst.Call(cst.Name("put"), [receiver, cst.Arg(updated_node.value), *rest]))
+                return cst.Expr(cst.Call(cst.Name("put_view"), [receiver, cst.Arg(updated_node.value), *rest]))
         return updated_node
 
     def leave_AugAssign(self, original_node: cst.AugAssign, updated_node: cst.AugAssign) -> Any:
-        """cut() gives a view, so that an in-place operator works on it once it has a name."""
+        """cut_view() gives a view, so that an in-place operator works on it once it has a name."""
         target = updated_node.target
-        if isinstance(target, cst.Call) and code_of(target.func) == "cut":
+        if isinstance(target, cst.Call) and code_of(target.func) == "cut_view":
             method = {"AddAssign": "add_", "SubtractAssign": "sub_", "MultiplyAssign": "mul_", "DivideAssign": "div_"}.get(
                 type(updated_node.operator).__name__
             )

@@ -274,17 +274,41 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     return leaves(out)
 
 
-def call_chosen(modules: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-    """modules[index](*args) where the index may be known only at run time: one branch for each module."""
+def traced_choice(held: Any, index: Any) -> Any:
+    """held[index] where the index of one of several modules or tensors may be known only at run time: one branch for each."""
     if isinstance(index, torch.Tensor) and not is_tracing():
         index = int(index)
     if not isinstance(index, (torch.Tensor, torch.SymInt)):
-        return modules[index](*args, **kwargs)
+        return held[index]
+    if isinstance(index, torch.Tensor):
+        index = index.reshape(()).to(torch.int64)
+    if isinstance(held, torch.Tensor):
+        place = index if isinstance(index, torch.Tensor) else torch.scalar_tensor(index, dtype=torch.int64)
+        place = torch.where(place < 0, place + held.shape[0], place)
+        return held.index_select(0, place.reshape(1)).squeeze(0)
+    return one_of(list(held), torch.where(index < 0, index + len(held), index) if isinstance(index, torch.Tensor) else index)
 
-    def choose(low: int, high: int) -> Any:
+
+def one_of(items: list[Any], index: Any) -> Any:
+    """items[index]: a tensor or number picked by branches; of modules and functions something that picks when it is called or read."""
+
+    def pick(read: Any, low: int = 0, high: int = len(items)) -> Any:
         if high - low == 1:
-            return modules[low](*args, **kwargs)
+            return read(items[low])
         middle = (low + high) // 2
-        return traced_if(index < middle, lambda: (choose(low, middle),), lambda: (choose(middle, high),))[0]
+        return traced_if(index < middle, lambda: (pick(read, low, middle),), lambda: (pick(read, middle, high),))[0]
 
-    return choose(0, len(modules))
+    class Choice:
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return pick(lambda item: item(*args, **kwargs))
+
+        def __getattr__(self, name: str) -> Any:
+            return one_of([getattr(item, name) for item in items], index)
+
+        def __getitem__(self, place: Any) -> Any:
+            return one_of([item[place] for item in items], index)
+
+    first = items[0]
+    if isinstance(first, (torch.Tensor, int, float)):
+        return first if all(item is first for item in items) else pick(lambda item: item)
+    return first if all(item is first for item in items) else Choice()

@@ -167,7 +167,7 @@ def _converts(node: cst.CSTNode) -> bool:
     """Whether an expression turns something into a Python number: int(), float(), item(), tolist() or what replaced them."""
     found = _Calls()
     node.visit(found)
-    return bool(found.names & {"int", "float", "bool", "item", "tolist", "whole", "number_of", "real_of", "size_list"})
+    return bool(found.names & {"int", "float", "bool", "item", "tolist", "whole_number", "number_of", "real_of", "size_list"})
 
 
 class _Calls(cst.CSTVisitor):
@@ -254,16 +254,18 @@ class _Tests(cst.CSTVisitor):
             self._test(node)
 
     def visit_For(self, node: cst.For) -> None:
-        self._items(node.iter)
+        self._items(node.iter, node.target)
 
     def visit_CompFor(self, node: cst.CompFor) -> None:
         self._items(node.iter)
 
-    def _items(self, node: cst.BaseExpression) -> None:
+    def _items(self, node: cst.BaseExpression, target: Any = None) -> None:
         size, value = reach(node, self.sizes, self.values)
         split = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SPLITS
         if self._hit(node) or value or ((size or split) and self.with_sizes):
             self.dynamic.add(code_of(node))
+            if target is not None:
+                self.dynamic |= {f"index {name}" for name in uses_of(cst.Assign([cst.AssignTarget(target)], cst.Name("None"))).stores}
 
     def visit_Arg(self, node: cst.Arg) -> None:
         if node.keyword is not None and node.keyword.value == "is_causal":
@@ -294,4 +296,4 @@ def dynamic_tests(
     visitor.arguments = set(arguments)
     visitor.metadata = {PositionProvider: positions}
     function.body.visit(visitor)
-    return visitor.dynamic
+    return visitor.dynamic | {f"index {name}" for name in value_names}

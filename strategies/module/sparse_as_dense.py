@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,8 +62,9 @@ class SparseAsDense(ModuleStrategy):
     prior = 0.6
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        texts = [*evidence.operators, evidence.fact("operator"), evidence.fact("message"), *dict(evidence.facts.get("sources", {})).values()]
-        if any("sparse" in text.lower() for text in texts):
+        texts = [*evidence.operators, evidence.fact("operator"), evidence.fact("message")]
+        sources = dict(evidence.facts.get("sources", {})).values()
+        if any("sparse" in text.lower() for text in texts) or any(re.search(r"sparse[._(]|[._]sparse\b|\bSparse[A-Z]", text) for text in sources):
             yield self.fix()
 
     @staticmethod

@@ -93,7 +93,8 @@ class UnwrapModules(ModuleStrategy):
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.recipe.has("unwrap_modules"):
             return
-        told = " ".join([*evidence.diagnosis.facts.values(), *evidence.operators, *dict(evidence.facts.get("sources", {})).values()])
+        facts = {k: v for k, v in evidence.diagnosis.facts.items() if "Cannot access data pointer" not in v}  # torch names torch.compile there
+        told = " ".join([*facts.values(), *evidence.operators, *dict(evidence.facts.get("sources", {})).values()])
         if set(WRAPPING) & set(evidence.modules) or any(m.startswith("Parametrized") for m in evidence.modules) or any(h in told for h in HINTS):
             yield self.fix()
 

@@ -96,8 +96,9 @@ class CastAround(OnnxStrategy):
     prior = 0.7
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if not evidence.recipe.has("cast_around"):
-            yield self.fix()
+        if evidence.recipe.has("cast_around") or "ShapeInferenceError" in evidence.fact("message"):
+            return  # a shape that does not fit is no matter of types
+        yield self.fix()
 
     @staticmethod
     def apply(model: Any) -> Any:

@@ -10,7 +10,7 @@ from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-CUSTOM_KNOWN_SPACES = ("aten", "prims", "prim", "quantized", "quantized_decomposed", "torchvision", "higher_order", "_operator", "math")
+CUSTOM_KNOWN_SPACES = ("aten", "prims", "prim", "quantized", "quantized_decomposed", "torchvision", "higher_order", "_operator", "math", "torch")
 
 LIBRARY_OP = """
 import torch
@@ -77,7 +77,8 @@ class CustomOpInline(ProgramStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         names = [n.replace("::", ".") for n in (*evidence.operators, evidence.fact("operator")) if n]
-        message = evidence.fact("message")
+        # what torch says of any fake tensor that is read names custom kernels and operators as well
+        message = "" if "Cannot access data pointer" in evidence.fact("message") else evidence.fact("message")
         signs = ("fake impl", "autograd.Function", "custom op", "custom_op", "autograd_function", "meta kernel", "abstract impl")
         uses = any("torch.library" in text or "autograd.Function" in text for text in dict(evidence.facts.get("sources", {})).values())
         if uses or any(n.split(".")[0] not in CUSTOM_KNOWN_SPACES for n in names) or any(s in message for s in signs):

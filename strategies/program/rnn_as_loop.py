@@ -66,7 +66,7 @@ class RnnAsLoop(ProgramStrategy):
         "mismatch-nonfinite",
         "dtype-mismatch",
     )
-    prior = 0.45
+    prior = 0.55
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if any(kind in evidence.modules for kind in ("LSTM", "GRU", "RNN")) or any(

@@ -8,7 +8,7 @@ from autofix.errors import NothingToDo
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, SourceStrategy
 from autofix.surgery.source_control import rewrite_source
-from autofix.surgery.source_evidence import has_dynamic_axes, number_arguments, user_files, zero_d_names
+from autofix.surgery.source_evidence import EXPORT_CAPTURES, has_dynamic_axes, number_arguments, user_files, zero_d_names
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
@@ -110,10 +110,10 @@ class ControlFlow(SourceStrategy):
         "unsupported-python",
     )
     prior = 0.55
-    cost = 2.0
+    cost = 0.3
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if evidence.recipe.has(self.name):
+        if evidence.recipe.has(self.name) or evidence.config.capture not in EXPORT_CAPTURES:
             return
         facts = evidence.facts
         for file, text, functions, lines in user_files(facts):

@@ -8,7 +8,7 @@ from autofix.errors import NothingToDo
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, SourceStrategy
 from autofix.surgery.source_control import rewrite_source
-from autofix.surgery.source_evidence import library_files, zero_d_names
+from autofix.surgery.source_evidence import EXPORT_CAPTURES, library_files, zero_d_names
 from autofix.surgery.source_patch import functions_at, replace_expression
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
@@ -79,6 +79,8 @@ class LibraryValues(SourceStrategy):
     cost = 1.0
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
+        if evidence.config.capture not in EXPORT_CAPTURES:
+            return
         done = {f.params["file"] for f in evidence.recipe.fixes if f.strategy == self.name}
         for module, lines in library_files(evidence.facts, frozenset({"bool", "int", "item", "tolist", "index", "iter", "float"})):
             if module in done or module.startswith(("torch._", "torch.utils", "torch.jit", "numpy")):

@@ -9,7 +9,7 @@ from autofix.errors import NothingToDo
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, SourceStrategy
 from autofix.surgery.source_control import rewrite_source
-from autofix.surgery.source_evidence import has_dynamic_axes, user_files, zero_d_names
+from autofix.surgery.source_evidence import EXPORT_CAPTURES, has_dynamic_axes, user_files, zero_d_names
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
@@ -83,11 +83,11 @@ class NumbersInGraph(SourceStrategy):
         "unsupported-operator",
     )
     prior = 0.45
-    cost = 1.0
+    cost = 0.3
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         facts = evidence.facts
-        if evidence.recipe.has(self.name) or evidence.recipe.has("control_flow"):
+        if evidence.recipe.has(self.name) or evidence.recipe.has("control_flow") or evidence.config.capture not in EXPORT_CAPTURES:
             return
         if re.match(r"(if|elif|while|for|assert)\b", evidence.fact("code")):
             return
