@@ -72,9 +72,7 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     return found | {"ok": True}
 
 
-def fault_of(
-    case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, signature: dict[str, Any], notes: list[str]
-) -> dict[str, Any]:
+def fault_of(case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, found: dict[str, Any]) -> dict[str, Any]:
     """The first operator that errs on the most telling set; where the file does not run there, the node that ONNX Runtime names."""
     from autofix.attempt import node_facts
     from autofix.localize import locate_fault
