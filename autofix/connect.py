@@ -35,7 +35,11 @@ def in_memory() -> sqlite3.Connection:
 def connect(path: Path | None) -> tuple[sqlite3.Connection, bool, str | None]:
     """(connection, writable, problem) for the local cache."""
     file = Path(path) if path is not None else default_path()
-    if file.is_dir():
+    try:
+        folder = file.is_dir()
+    except OSError as error:
+        return _connect_less(file, error)
+    if folder:
         raise CacheError(f"{file}: a folder, not a cache file; pass a file with --cache")
     try:
         if path is None:

@@ -215,8 +215,9 @@ assert other.known_recipe(case().id, ENV, TARGET)
 """
     (tmp_path / "cache.db").chmod(0o444)
     tmp_path.chmod(0o555)
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o055)
+    for parent in tmp_path.parents:
+        if not parent.stat().st_mode & 0o001 and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
     done = run_code(code, str(tmp_path / "cache.db"))
     tmp_path.chmod(0o755)
     assert done.returncode == 0, done.stderr
