@@ -23,6 +23,17 @@ def bincount_sized(input: Tensor, weights: Tensor | None = None, minlength: int 
     return total.to(dtype)
 
 
+def one_hot_sized(tensor: Tensor, num_classes: Any = -1) -> Tensor:
+    """torch.nn.functional.one_hot; without a number of classes there are as many as the greatest entry says, known at run time only."""
+    if isinstance(num_classes, int) and num_classes == -1:
+        num_classes = (tensor.reshape(-1).to(torch.int64).amax(0) + 1).item()
+        torch._check(num_classes >= 0)  # type: ignore[no-untyped-call]
+        if isinstance(num_classes, torch.SymInt):  # torch's own tests may take it for an ordinary size (capture_scopes.py)
+            known = num_classes.node.shape_env.__dict__.setdefault("numbers_used_as_sizes", set())
+            known.update(num_classes.node.expr.free_symbols)
+    return (tensor.unsqueeze(-1) == torch.arange(num_classes, dtype=torch.int64)).to(torch.int64)
+
+
 def histogram_counted(
     input: Tensor, bins: Any, *, range: tuple[float, float] | None = None, weight: Tensor | None = None, density: bool = False, out: None = None
 ) -> Any:
@@ -96,6 +107,7 @@ def corrcoef_plain(input: Tensor) -> Tensor:
 
 
 COUNT_OVERRIDES = {
+    torch.nn.functional.one_hot: one_hot_sized,
     torch.bincount: bincount_sized,
     torch.Tensor.bincount: bincount_sized,
     torch.histogram: histogram_counted,

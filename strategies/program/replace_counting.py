@@ -1,4 +1,4 @@
-"""Swap bincount, histogram, quantile, cov and corrcoef for forms that can be captured."""
+"""Swap bincount, histogram, one_hot, quantile, cov and corrcoef for forms that can be captured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-FUNCTIONS = ("bincount", "corrcoef", "cov", "histogram", "nanquantile", "quantile")
+FUNCTIONS = ("bincount", "corrcoef", "cov", "histogram", "nanquantile", "one_hot", "quantile")
 
 MOMENTS = """
 import torch
@@ -38,7 +38,7 @@ dynamic_shapes = {"x": {1: "n"}}
 class ReplaceCounting(ProgramStrategy):
     """Replace functions that read values while they run by compositions that do not.
 
-    When it helps: torch.bincount and histogram (sized or binned by values), quantile and nanquantile (they test q), cov and corrcoef (they
+    When it helps: torch.bincount, histogram and one_hot (sized or binned by values), quantile and nanquantile (they test q), cov and corrcoef (they
     test the number of observations).
 
     Why it is safe: the same formulas as in ATen (bins closed on the right for the last only, linear interpolation between ranks, covariance over
