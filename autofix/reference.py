@@ -296,6 +296,9 @@ def candidate_set(
                 return None, "eager does not repeat its own outputs"
     except Exception as error:
         return None, one_line(error)
+    dtypes = [o["dtype"] for o in facts["outputs"]]
+    if [str(v.dtype).removeprefix("torch.") for _, v in call.outputs] != dtypes:
+        return None, "eager gives other dtypes or another number of outputs there, which no one file can have"
     one = InputSet(candidate.name, "generated", [], {})
     made, why = finish_set(eager, one, candidate.leaves, call, None, anchor=anchor, kind=candidate.kind, advisory=candidate.advisory)
     if why and candidate.kind != "nonfinite":
