@@ -81,7 +81,7 @@ class _Reach(cst.CSTVisitor):
                 and not isinstance(node.args[0].value, (cst.List, cst.Tuple))
             ):
                 self.size = True
-            self.value |= func.value in ("number_of", "size_list", "index_of")
+            self.value |= func.value in ("number_of", "size_list", "index_of", "array_rows")
             for arg in node.args:
                 arg.visit(self)
             return False
