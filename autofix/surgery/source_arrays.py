@@ -44,7 +44,7 @@ def array_in(value: Any, dtype: Any = None) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         out = value.detach()
     elif isinstance(value, (numpy.ndarray, numpy.generic)):
-        out = torch.from_numpy(numpy.array(value))
+        out = torch.tensor(value.tolist(), dtype=array_dtype(value.dtype))
     elif array_weak(value):
         kind = torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, (int, torch.SymInt)) else torch.float64
         out = torch.scalar_tensor(value, dtype=kind)

@@ -7,8 +7,9 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-EXPORT_CAPTURES = frozenset({"export", "strict", "draft"})
-"""Capture modes that know of torch.cond and while_loop; a tracer records what eager does, the script compiler reads other source."""
+EXPORT_CAPTURES = frozenset({"export", "draft"})
+"""Capture modes that know of torch.cond and while_loop; a tracer records what eager does, the script compiler and
+Dynamo read the source themselves."""
 SKIPPED = frozenset({"get_inputs", "get_init_inputs", "get_more_inputs", "get_kwargs", "build_model", "__init__", "extra_repr", "reset_parameters"})
 
 

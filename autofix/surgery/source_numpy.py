@@ -71,6 +71,17 @@ class _Bindings(cst.CSTVisitor):
         self.pairs.append((node.target, node.iter))
 
 
+class _Given(cst.CSTVisitor):
+    """Names in the arguments of numpy's functions."""
+
+    def __init__(self, rewriter: NumpyRewriter) -> None:
+        self.rewriter, self.names = rewriter, set[str]()
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if self.rewriter.numpy_name(node.func) and node.args:
+            self.names |= uses_of(node.args[0].value).loads
+
+
 class NumpyRewriter(cst.CSTTransformer):
     """One function. `names`: of numpy; `arrays`: local names that hold arrays."""
 
@@ -80,6 +91,10 @@ class NumpyRewriter(cst.CSTTransformer):
         self.local = uses_of(function.body).stores | parameter_names(function.params)
         found = _Bindings()
         function.body.visit(found)
+        if function.name.value != "forward":  # what a helper hands to numpy is an array
+            given = _Given(self)
+            function.body.visit(given)
+            self.arrays |= given.names & parameter_names(function.params)
         for _ in range(4):
             for target, value in found.pairs:
                 if self.is_array(value):
@@ -123,6 +138,9 @@ class NumpyRewriter(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         func = original_node.func
+        if code_of(func) == "len" and self.is_array(original_node.args[0].value):
+            self.changed = True
+            return cst.parse_expression(f"{code_of(updated_node.args[0].value)}.shape[0]")
         if not isinstance(func, cst.Attribute):
             return updated_node
         args, name = list(updated_node.args), self.numpy_name(func)
@@ -133,7 +151,8 @@ class NumpyRewriter(cst.CSTTransformer):
         if method == "numpy":
             self.changed = True
             return call("array_in", receiver)
-        if root_name(func) == "torch" and method in MAKERS and args and self.is_array(original_node.args[0].value):
+        made = root_name(func) == "torch" and method in MAKERS and args
+        if made and (self.is_array(original_node.args[0].value) or (isinstance(args[0].value, cst.Name) and args[0].keyword is None)):
             self.changed = True
             kind = {"Tensor": "float32", "FloatTensor": "float32", "LongTensor": "int64"}.get(method)
             more = {"dtype": cst.parse_expression(f"torch.{kind}")} if kind else {}
@@ -205,10 +224,11 @@ class NumpyRewriter(cst.CSTTransformer):
             return updated_node
         slices = [e.slice for e in original_node.slice]
         back = [i for i, s in enumerate(slices) if isinstance(s, cst.Slice) and s.step is not None and code_of(s.step) == "-1"]
-        plain = all(isinstance(s, cst.Slice) and s.lower is None and s.upper is None for s in slices)
-        if not back or not plain:
+        dots = [i for i, s in enumerate(slices) if code_of(s) == "..."]
+        if not back or not all((isinstance(s, cst.Slice) and s.lower is None and s.upper is None) or i in dots for i, s in enumerate(slices)):
             return updated_node
         self.changed = True
+        back = [i - len(slices) if dots and i > dots[0] else i for i in back]
         axes = cst.parse_expression(f"[{', '.join(map(str, back))}]")
         return cst.Call(cst.Name("array_shaped"), [cst.Arg(cst.SimpleString('"flip"')), cst.Arg(updated_node.value), cst.Arg(axes)])
 
