@@ -24,7 +24,7 @@ SPREADERS_NAMES = (
     "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm "
     "cumsum cumprod prod softmax _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru "
     "rnn_tanh dot mv addmv scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _fft_r2c _fft_c2c _fft_c2r index_add "
-    "scatter_add max_pool2d_with_indices avg_pool2d"
+    "scatter_add max_pool2d_with_indices avg_pool2d grid_sampler_2d"
 )
 SPREADERS = frozenset(SPREADERS_NAMES.split())
 """Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
@@ -52,14 +52,24 @@ def nonfinite_sets(explorer: Explorer) -> None:
                 one.advisory = not nan_matters(explorer, one)
 
 
+def given_odd_leaves(explorer: Explorer) -> set[str]:
+    """Names of the leaves that hold NaN or infinity in one of the person's own sets."""
+    from autofix.adapter import input_leaves
+    from autofix.eager import ordered_call
+
+    forward = explorer.eager.model.forward
+    leaves = [leaf for one in explorer.eager.case.sets for leaf in input_leaves(forward, *ordered_call(forward, one))]
+    return {n for n, v in leaves if isinstance(v, torch.Tensor) and v.is_floating_point() and not bool(torch.isfinite(v).all())}
+
+
 def nan_matters(explorer: Explorer, one: Candidate) -> bool:
     """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
 
     def is_real(value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.is_floating_point()
 
-    given = any(is_real(v) and not bool(torch.isfinite(v).all()) for s in explorer.eager.case.sets for v in [*s.args, *s.kwargs.values()])
-    found = [given]
+    odd_leaves = {n for n, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
+    found = [bool(odd_leaves & given_odd_leaves(explorer))]
     marks = [torch.isfinite(v) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())]
 
     def is_input(value: Any) -> bool:
@@ -77,6 +87,8 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
             name = str(func).split(".")[1].rstrip("_")
             tensors = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if is_real(v)]
             odd = [v for v in tensors if v.numel() and not bool(torch.isfinite(v).all()) and (id(v) in self.single or is_input(v))]
+            if name == "grid_sampler_2d":  # NaN places have a meaning; a NaN pixel is spread by weights that round-off may make 0
+                odd = [v for v in odd if v is args[1]]
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
             out = func(*args, **(kwargs or {}))
