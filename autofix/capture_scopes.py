@@ -78,7 +78,7 @@ def numbers_like_axes(everywhere: bool = False) -> Iterator[None]:
         try:
             return bool(before(self, file, line))
         except GuardOnDataDependentSymNode:
-            noted = None if everywhere else getattr(self.shape_env, NOTED, set())
+            noted: set[Any] | None = None if everywhere else set(getattr(self.shape_env, NOTED, ()))
             answer = holds_for_usual_sizes(self.expr, noted) if asked_by_library() else None
             if answer is None:
                 raise

@@ -66,7 +66,9 @@ def array_real(value: Any) -> torch.Tensor:
     value = array_in(value)
     if value.dtype.is_floating_point:
         return value
-    return value.to({torch.bool: torch.float16, torch.int8: torch.float16, torch.uint8: torch.float16, torch.int16: torch.float32}.get(value.dtype, torch.float64))
+    return value.to(
+        {torch.bool: torch.float16, torch.int8: torch.float16, torch.uint8: torch.float16, torch.int16: torch.float32}.get(value.dtype, torch.float64)
+    )
 
 
 def array_together(*values: Any) -> list[torch.Tensor]:
@@ -102,9 +104,11 @@ def array_unary(name: str, x: Any, **_: Any) -> Any:
     """numpy.name(x), element by element."""
     if isinstance(x, (bool, int, float)):
         return getattr(numpy, name)(x).item()
-    keeps = ("floor", "ceil", "trunc", "abs", "absolute", "square", "sign", "negative", "isnan", "isinf", "isfinite", "logical_not", "rint")
+    keeps = ("floor", "ceil", "trunc", "abs", "absolute", "square", "sign", "negative", "isnan", "isinf", "isfinite", "logical_not")
     other = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "rint": "round", "fabs": "abs", "absolute": "abs", "negative": "neg"}
-    return getattr(torch, other.get(name, name))(array_in(x) if name in keeps else array_real(x))
+    x = array_in(x) if name in keeps else array_real(x)
+    out = getattr(torch, other.get(name, name))(x)
+    return torch.where(torch.isnan(x), x, out) if name == "sign" and x.dtype.is_floating_point else out
 
 
 def array_binary(name: str, a: Any, b: Any, **_: Any) -> Any:
@@ -128,6 +132,8 @@ def array_reduce(name: str, x: Any, axis: Any = None, dtype: Any = None, ddof: i
         x = x.to(torch.float64)
     if dtype is not None:
         x = x.to(array_dtype(dtype))
+    if name in ("any", "all"):
+        x = x != 0
     if name in ("argmax", "argmin"):
         return getattr(torch, name)(x, dim=axis, keepdim=keepdims)
     if name in ("max", "min"):
@@ -188,7 +194,7 @@ def array_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) 
     first = fp.narrow(0, 0, 1) if left is None else array_in(left, torch.float64)
     final = fp.narrow(0, last, 1) if right is None else array_in(right, torch.float64)
     out = torch.where(x < xp.narrow(0, 0, 1), first, torch.where(x > xp.narrow(0, last, 1), final, out))
-    return torch.where(torch.isnan(x), x, out).reshape(shape)
+    return (torch.where(torch.isnan(x), x, out) if last else out).reshape(shape)
 
 
 def array_arange(*ends: Any, dtype: Any = None, **_: Any) -> torch.Tensor:
@@ -290,7 +296,11 @@ def array_shaped(name: str, x: Any, *args: Any, **options: Any) -> Any:
     if name == "nonzero":
         return x.nonzero(as_tuple=True)
     if name == "tile":
-        return x.repeat(*([args[0]] if isinstance(args[0], int) else args[0])) if x.dim() < 2 or not isinstance(args[0], int) else x.repeat(*[1] * (x.dim() - 1), args[0])
+        return (
+            x.repeat(*([args[0]] if isinstance(args[0], int) else args[0]))
+            if x.dim() < 2 or not isinstance(args[0], int)
+            else x.repeat(*[1] * (x.dim() - 1), args[0])
+        )
     return getattr(torch, {"expand_dims": "unsqueeze", "swapaxes": "swapaxes"}.get(name, name))(x, *args, *options.values())
 
 
@@ -311,36 +321,3 @@ def array_method(x: Any, name: str, *args: Any, **options: Any) -> Any:
     if name in ("mean", "sum", "max", "min", "std", "var", "argmax", "argmin", "prod", "any", "all", "ptp"):
         return array_reduce(name, x, *args, **options)
     return array_shaped(name, x, *args, **options)
-
-
-def array_rows(x: Any) -> Any:
-    """What a loop over an array runs over."""
-    return x
-
-
-def array_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
-    """numpy.linalg.norm of vectors, by default the Euclidean norm of all elements."""
-    x = array_real(x)
-    if ord is None or (ord == 2 and (axis is not None or x.dim() == 1)):
-        return torch.sqrt((x * x).sum(list(range(x.dim())) if axis is None else axis, keepdim=keepdims))
-    return torch.linalg.vector_norm(x, ord, axis, keepdims) if axis is not None or x.dim() == 1 else torch.linalg.norm(x, ord)
-
-
-def array_average(x: Any, axis: Any = None, weights: Any = None) -> torch.Tensor:
-    """numpy.average."""
-    if weights is None:
-        return array_reduce("mean", x, axis)
-    x, w = array_together(array_in(x), array_in(weights))
-    x, w = (array_real(v) for v in (x, w))
-    if axis is not None and w.dim() == 1:
-        w = w.reshape([-1 if d == axis % x.dim() else 1 for d in range(x.dim())]).expand(x.shape)
-    dims = list(range(x.dim())) if axis is None else axis
-    return (x * w).sum(dims) / w.sum(dims)
-
-
-def tensor_from(data: Any, dtype: Any = None, **_: Any) -> torch.Tensor:
-    """torch.from_numpy(data), torch.tensor(data) and their like, for an array that is a tensor already."""
-    if isinstance(data, (list, tuple)) and any(isinstance(d, torch.Tensor) for d in data):
-        data = array_in(data)
-    out = data.detach().clone() if isinstance(data, torch.Tensor) else torch.as_tensor(data)
-    return out if dtype is None else out.to(dtype)

@@ -11,16 +11,118 @@ from autofix.surgery.source_names import parameter_names, root_name, uses_of
 from autofix.surgery.source_patch import add_runtime, replace_functions
 
 UNARY = frozenset(
-    "exp log log2 log10 log1p expm1 sqrt sin cos tan tanh sinh cosh arctan arcsin arccos floor ceil trunc abs absolute fabs square sign negative "
-    "isnan isinf isfinite rint reciprocal exp2 logical_not deg2rad rad2deg".split()
+    [
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "expm1",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "sinh",
+        "cosh",
+        "arctan",
+        "arcsin",
+        "arccos",
+        "floor",
+        "ceil",
+        "trunc",
+        "abs",
+        "absolute",
+        "fabs",
+        "square",
+        "sign",
+        "negative",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "rint",
+        "reciprocal",
+        "exp2",
+        "logical_not",
+        "deg2rad",
+        "rad2deg",
+    ]
 )
 BINARY = frozenset(
-    "maximum minimum fmax fmin add subtract multiply divide true_divide power mod remainder floor_divide arctan2 hypot logical_and logical_or "
-    "logical_xor equal not_equal greater greater_equal less less_equal matmul dot outer".split()
+    [
+        "maximum",
+        "minimum",
+        "fmax",
+        "fmin",
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "true_divide",
+        "power",
+        "mod",
+        "remainder",
+        "floor_divide",
+        "arctan2",
+        "hypot",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "equal",
+        "not_equal",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "matmul",
+        "dot",
+        "outer",
+    ]
 )
-REDUCE = frozenset("mean sum max amax min amin std var prod any all argmax argmin median ptp count_nonzero nansum nanmean".split())
+REDUCE = frozenset(
+    [
+        "mean",
+        "sum",
+        "max",
+        "amax",
+        "min",
+        "amin",
+        "std",
+        "var",
+        "prod",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "median",
+        "ptp",
+        "count_nonzero",
+        "nansum",
+        "nanmean",
+    ]
+)
 SHAPED = frozenset(
-    "reshape transpose flatten ravel repeat tile flip flipud fliplr cumsum cumprod diff roll take round squeeze nonzero expand_dims swapaxes".split()
+    [
+        "reshape",
+        "transpose",
+        "flatten",
+        "ravel",
+        "repeat",
+        "tile",
+        "flip",
+        "flipud",
+        "fliplr",
+        "cumsum",
+        "cumprod",
+        "diff",
+        "roll",
+        "take",
+        "round",
+        "squeeze",
+        "nonzero",
+        "expand_dims",
+        "swapaxes",
+    ]
 )
 OTHER = {
     "interp": "array_interp", "arange": "array_arange", "linspace": "array_linspace", "where": "array_where", "clip": "array_clip",
@@ -101,7 +203,7 @@ class NumpyRewriter(cst.CSTTransformer):
                     self.arrays |= uses_of(cst.Assign([cst.AssignTarget(target)], cst.Name("None"))).stores  # type: ignore[arg-type]
 
     def numpy_name(self, func: cst.BaseExpression) -> str:
-        """"linalg.norm" of `np.linalg.norm`, "" for what is not numpy's."""
+        """ "linalg.norm" of `np.linalg.norm`, "" for what is not numpy's."""
         head, _, rest = code_of(func).partition(".")
         return rest if head in self.names and rest.replace(".", "").replace("_", "").isalnum() else ""
 

@@ -12,7 +12,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "index", "runtime", "items", "loops", "whiles", "numbers", "arrays"))
+RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "index", "runtime", "items", "loops", "whiles", "numbers", "arrays", "arrays_more"))
 MARK = "# RUNTIME BEGINS\n"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofix.errors import NothingToDo
-from autofix.recipe import Fix
+from autofix.recipe import Fix, Level
 from autofix.strategy import ConfigStrategy, Evidence, Example
 from autofix.target import ExportConfig, Target
 from autofix.trial import Diagnosis, Stage
@@ -71,6 +71,8 @@ class CaptureScript(ConfigStrategy):
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.config.capture == "script" or any(f.strategy.startswith("capture_") for f in evidence.recipe.fixes):
             # a trace that turned out to be baked is scripted from its parent, where this was proposed as well
+            return
+        if evidence.recipe.at(Level.PROGRAM):  # replaced functions and decompositions do not reach the script compiler
             return
         if target.min_opset > 20:  # the TorchScript exporter's last opset
             return

@@ -58,7 +58,7 @@ class OtherExample(ConfigStrategy):
         "data-dependent-size",
         "mutated-buffers",
     )
-    prior = 0.25
+    prior = 0.26
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.config.example != "given" or evidence.recipe.has("other_example"):

@@ -82,5 +82,5 @@ class PackedAsPadded(ProgramStrategy):
         plan.contexts += [packed_sequences, loops_without_asserts]
         return plan
 
-    REPAIRS = (Example(PACKED, symptom="data-dependent-size"),)
+    REPAIRS = (Example(PACKED, symptom="capture-error"),)
     DECLINES = (Diagnosis("data-dependent-size", Stage.CAPTURE),)

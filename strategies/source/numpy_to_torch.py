@@ -83,5 +83,5 @@ class NumpyToTorch(SourceStrategy):
         moved = [line + after - before for line in lines]  # the functions that are pasted in front
         return rewrite_source(new, functions, moved, sizes=sizes, zero_d=zero_d)
 
-    REPAIRS = (Example(CURVE, symptom="capture-error"),)
+    REPAIRS = (Example(CURVE, symptom="unsupported-python"),)
     DECLINES = (Diagnosis("capture-error", Stage.CAPTURE),)
