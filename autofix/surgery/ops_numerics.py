@@ -218,7 +218,11 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
 
 
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
-    """aten.div.Tensor_mode and .Scalar_mode with "floor"."""
+    """aten.div.Tensor_mode and .Scalar_mode: "floor" of reals, "trunc" of whole numbers (the exporter divides them as float32)."""
+    other = y if isinstance(y, Tensor) else torch.full((), y)
+    if rounding_mode == "trunc" and not any(t.dtype.is_floating_point or t.dtype == torch.bool for t in (x, other)):
+        down = torch.floor_divide(x, y)
+        return down + (((x < 0) != (other < 0)) & (torch.remainder(x, y) != 0)).to(down.dtype)
     if rounding_mode != "floor" or not x.dtype.is_floating_point:
         return NotImplemented  # type: ignore[no-any-return]
     return floor_divide(x, y)

@@ -6,7 +6,8 @@ Window i of n over an axis of size s runs from floor(i s / n) up to ceil((i + 1)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -112,6 +113,39 @@ def adaptive_max_pool3d(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, 
     return adaptive_max(x, output_size)
 
 
+def window_counts(size: int, count: int, kernel: int, step: int, margin: int) -> Tensor:
+    """Number of entries of an axis that each of `count` windows holds; its padding left out."""
+    start = torch.arange(count) * step - margin
+    return torch.clamp(start + kernel, max=size) - torch.clamp(start, min=0)
+
+
+def mean_by_divisor(
+    pool: Callable[..., Tensor],
+    rank: int,
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """aten.avg_pool2d and avg_pool3d with a divisor of their own: the mean of the entries times their number over the divisor."""
+    if divisor_override is None:
+        return NotImplemented  # type: ignore[no-any-return]
+    y: Tensor = pool(x, kernel_size, stride, padding, ceil_mode, False)
+    kernel, steps, margins = (list(v) * (rank if len(v) == 1 else 1) for v in (kernel_size, stride or kernel_size, padding))
+    for k in range(rank):
+        dim = x.ndim - rank + k
+        counts = window_counts(x.shape[dim], y.shape[dim], kernel[k], steps[k], margins[k]).to(y.dtype)
+        y = y * counts.reshape(-1, *([1] * (rank - 1 - k)))
+    return y / divisor_override
+
+
+AVERAGE_DECOMPOSITIONS = {
+    "aten.avg_pool2d.default": partial(mean_by_divisor, torch.ops.aten.avg_pool2d.default, 2),
+    "aten.avg_pool3d.default": partial(mean_by_divisor, torch.ops.aten.avg_pool3d.default, 3),
+}
 POOL_DECOMPOSITIONS = {
     "aten.adaptive_avg_pool1d.default": adaptive_avg_pool1d,
     "aten._adaptive_avg_pool2d.default": adaptive_avg_pool2d,

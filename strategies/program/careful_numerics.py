@@ -22,6 +22,8 @@ FAULTY = (
     "aten.any.dim",
     "aten.any.dims",
     "aten.atan2.default",
+    "aten.avg_pool2d.default",
+    "aten.avg_pool3d.default",
     "aten.baddbmm.default",
     "aten.binary_cross_entropy.default",
     "aten.binary_cross_entropy_with_logits.default",
@@ -100,6 +102,8 @@ def everyday_suspect(key: str, symptom: str, written: str) -> bool:
         return "beta" in written
     if key == "native_batch_norm_legit_functional":
         return "batch_norm" in written or "BatchNorm" in written
+    if key in ("avg_pool2d", "avg_pool3d"):
+        return "divisor_override" in written
     if key == "sum":
         return symptom == "dtype-mismatch"
     if key in ("mean", "any", "var"):
@@ -151,18 +155,40 @@ dynamic_shapes = {"x": {0: "n"}, "labels": {0: "n"}}
 """
 
 
+DIVISORS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, a, b):
+        pools = F.avg_pool2d(x, 2, divisor_override=3), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=5)
+        return *pools, torch.div(a, 4, rounding_mode="trunc"), torch.div(a, b, rounding_mode="trunc")
+
+
+def get_inputs():
+    return [torch.randn(1, 2, 8, 7), torch.tensor([5, 9, 100]), torch.tensor([3, 8, 21])]
+
+
+def get_more_inputs():
+    return [[torch.randn(2, 2, 11, 10), torch.tensor([-5, -123456787, 2**40 + 3]), torch.tensor([3, -4, 2])]]
+
+
+dynamic_shapes = {"x": {0: "n", 2: "h", 3: "w"}}
+"""
+
+
 class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
-    floor division, pow of integers,
-    cross entropy with label smoothing, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key
-    masked, means and any
+    floor division, truncating division of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
+    divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
     over nothing, sums of half precision, maxima of NaN.
 
     Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
-    div_floor_floating for floor
-    division; safe softmax for attention).
+    div_floor_floating for floor division; safe softmax for attention).
     """
 
     treats = (
@@ -208,9 +234,10 @@ class CarefulNumerics(ProgramStrategy):
         from autofix.surgery.ops_constants import EXACT_CONSTANTS
         from autofix.surgery.ops_nan import NAN_TRANSLATIONS
         from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
+        from autofix.surgery.ops_pool import AVERAGE_DECOMPOSITIONS
         from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
 
-        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS}
+        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS}
         decomposed = {name: known[name] for name in operators if name in known}
         translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
         if not decomposed and not translated:
@@ -235,6 +262,7 @@ class CarefulNumerics(ProgramStrategy):
                 ]
             },
         ),
+        Example(DIVISORS, "mismatch-at-example", {"operators": ["aten.avg_pool2d.default", "aten.div.Tensor_mode"]}),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
