@@ -29,7 +29,7 @@ def one_subgraph_version() -> Iterator[None]:
     def agreed(imports: Any, domain: str, version: Any) -> Any:
         return before(imports, domain, None if domain.startswith("pkg.torch") else version)
 
-    passes._maybe_set_opset_version = agreed
+    setattr(passes, "_maybe_set_opset_version", agreed)  # noqa: B010
     try:
         yield
     finally:
@@ -52,7 +52,7 @@ def asked_by_library() -> bool:
 def holds_for_usual_sizes(test: Any, allowed: Any) -> bool | None:
     """What a test of sizes (sympy) comes to where each of its symbols is 2 or more; None where that does not decide it,
     or where it has symbols outside of `allowed` (None allows every symbol)."""
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     symbols = list(test.free_symbols)
     if not symbols or (allowed is not None and not set(symbols) <= allowed):
