@@ -20,6 +20,8 @@ NAN_OPERATORS_NAMES = (
 )
 NAN_OPERATORS = frozenset(NAN_OPERATORS_NAMES.split())
 """Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
+NO_ORDER = frozenset(("_unique2", "_unique", "unique_dim", "unique_consecutive", "histc", "histogram", "bincount"))
+"""Operators that group equal values: what they make of NaN, which equals nothing, is left open."""
 SPREADERS_NAMES = (
     "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm "
     "cumsum cumprod prod softmax _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru "
@@ -69,7 +71,8 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
         return isinstance(value, torch.Tensor) and value.is_floating_point()
 
     odd_leaves = {n for n, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
-    found = [bool(odd_leaves & given_odd_leaves(explorer))]
+    given = bool(odd_leaves & given_odd_leaves(explorer))
+    found, grouped = [given], [False]
     marks = [torch.isfinite(v) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())]
 
     def is_input(value: Any) -> bool:
@@ -91,6 +94,7 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
                 odd = [v for v in odd if v is args[1]]
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
+            grouped[0] |= bool(odd) and name in NO_ORDER
             out = func(*args, **(kwargs or {}))
             if odd and name not in SPREADERS:
                 for value in out if isinstance(out, (list, tuple)) else (out,):
@@ -102,5 +106,5 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
         with Spread():
             explorer.eager.call(one.leaves)
     except Exception:
-        return found[0]
-    return found[0]
+        return found[0] and (given or not grouped[0])
+    return found[0] and (given or not grouped[0])

@@ -125,6 +125,22 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return scan_last_axis(log_sum_of_two, (x.to(torch.float64).movedim(dim, -1),))[0].movedim(-1, dim).to(x.dtype)
 
 
+def whole_product(x: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """aten.prod.dim_int of whole numbers, which wraps as PyTorch's does: ONNX Runtime's ReduceProd rounds above 2^53 and saturates."""
+    if x.dtype.is_floating_point or x.dtype.is_complex or (dtype is not None and dtype.is_floating_point) or not x.ndim:
+        return NotImplemented  # type: ignore[no-any-return]
+    moved = x.to(dtype or torch.int64).movedim(dim, -1)
+    start = torch.ones_like(moved.sum(-1, keepdim=True))
+    total = cumprod(torch.cat([start, moved], -1), -1).select(-1, moved.shape[-1])
+    return total.unsqueeze(dim) if keepdim else total
+
+
+def whole_product_of_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    """aten.prod.default of whole numbers."""
+    return whole_product(x.reshape(-1), 0, dtype=dtype) if not x.dtype.is_floating_point else NotImplemented
+
+
+PRODUCT_DECOMPOSITIONS = {"aten.prod.default": whole_product_of_all, "aten.prod.dim_int": whole_product}
 SCAN_DECOMPOSITIONS = {
     "aten.cummax.default": cummax,
     "aten.cummin.default": cummin,

@@ -46,6 +46,8 @@ FAULTY = (
     "aten.pow.Scalar",
     "aten.pow.Tensor_Scalar",
     "aten.pow.Tensor_Tensor",
+    "aten.prod.default",
+    "aten.prod.dim_int",
     "aten.remainder.Scalar",
     "aten.remainder.Tensor",
     "aten.scaled_dot_product_attention.default",
@@ -164,7 +166,7 @@ from torch import nn
 class Model(nn.Module):
     def forward(self, x, a, b):
         pools = F.avg_pool2d(x, 2, divisor_override=3), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=5)
-        return *pools, torch.div(a, 4, rounding_mode="trunc"), torch.div(a, b, rounding_mode="trunc")
+        return *pools, torch.div(a, 4, rounding_mode="trunc"), torch.div(a, b, rounding_mode="trunc"), a.prod(), a.prod(0, keepdim=True)
 
 
 def get_inputs():
@@ -183,7 +185,7 @@ class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
-    floor division, truncating division of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
+    floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
     divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
     over nothing, sums of half precision, maxima of NaN.
 
@@ -236,8 +238,9 @@ class CarefulNumerics(ProgramStrategy):
         from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
         from autofix.surgery.ops_pool import AVERAGE_DECOMPOSITIONS
         from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
+        from autofix.surgery.ops_scan import PRODUCT_DECOMPOSITIONS
 
-        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS}
+        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS, **PRODUCT_DECOMPOSITIONS}
         decomposed = {name: known[name] for name in operators if name in known}
         translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
         if not decomposed and not translated:
@@ -262,7 +265,11 @@ class CarefulNumerics(ProgramStrategy):
                 ]
             },
         ),
-        Example(DIVISORS, "mismatch-at-example", {"operators": ["aten.avg_pool2d.default", "aten.div.Tensor_mode"]}),
+        Example(
+            DIVISORS,
+            "mismatch-at-example",
+            {"operators": ["aten.avg_pool2d.default", "aten.div.Tensor_mode", "aten.prod.default", "aten.prod.dim_int"]},
+        ),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
