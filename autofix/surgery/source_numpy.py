@@ -1,5 +1,6 @@
 """Rewrite NumPy code in functions so that it computes on tensors: numpy.f(a) -> array_...(a), a.method() -> array_method(a, ...)."""
 
+# ruff: noqa: SIM905
 from __future__ import annotations
 
 from typing import Any
@@ -14,13 +15,13 @@ UNARY = frozenset(
     (
         "exp log log2 log10 log1p expm1 sqrt sin cos tan tanh sinh cosh arctan arcsin arccos floor ceil trunc abs absolute fabs square "
         "sign negative isnan isinf isfinite rint reciprocal exp2 logical_not deg2rad rad2deg"
-    ).split()  # noqa: SIM905
+    ).split()
 )
 BINARY = frozenset(
     (
         "maximum minimum fmax fmin add subtract multiply divide true_divide power mod remainder floor_divide arctan2 hypot logical_and "
         "logical_or logical_xor equal not_equal greater greater_equal less less_equal matmul dot outer"
-    ).split()  # noqa: SIM905
+    ).split()
 )
 REDUCE = frozenset(
     ("mean sum max amax min amin std var prod any all argmax argmin median ptp count_nonzero nansum nanmean").split()  # noqa: SIM905
@@ -28,7 +29,7 @@ REDUCE = frozenset(
 SHAPED = frozenset(
     (
         "reshape transpose flatten ravel repeat tile flip flipud fliplr cumsum cumprod diff roll take round squeeze nonzero expand_dims swapaxes"
-    ).split()  # noqa: SIM905
+    ).split()
 )
 OTHER = {
     "interp": "array_interp", "arange": "array_arange", "linspace": "array_linspace", "where": "array_where", "clip": "array_clip",
