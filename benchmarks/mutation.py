@@ -136,16 +136,16 @@ def stock_export(case: Any, reference: Any, bare: bool) -> Any:
     given = reference.sets[0]
     config = clamp_opset(ExportConfig(strict_fallback=True), Target())
     with torch.no_grad():
-        proto, _ = export_model(
-            case.build(), given.args, given.kwargs, case.axes, [n for n, _ in given.outputs], config, CapturePlan()
-        )
+        proto, _ = export_model(case.build(), given.args, given.kwargs, case.axes, [n for n, _ in given.outputs], config, CapturePlan())
     if bare:
         for node in proto.graph.node:
             del node.metadata_props[:]
     return proto
 
 
-def try_model(name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]], options: argparse.Namespace) -> dict[str, Any]:
+def try_model(
+    name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]], options: argparse.Namespace, model: table.Model | None = None
+) -> dict[str, Any]:
     """One model in this process: its export, whether the gate takes it, and its faults."""
     import torch
 
@@ -185,6 +185,12 @@ def try_model(name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]]
         try_nan(case, truth, run, target)
         row["wrong"] += truth.wrong_on_nan[:3]
         row["good"] &= not truth.wrong_on_nan
+    elif row["alarm"] and model is not None:  # is it wrong on fresh inputs of that kind too?
+        sizes = {k: int(v) for k, _, v in (part.partition("=") for part in answer["facts"].get("sizes", "").split(", ")) if k}
+        any_integer = "integer" in answer["facts"].get("input_set", "")
+        found = make_truth(case, table.confirming_inputs(model, sizes, any_integer, 24, options.seed + 2000), run, target).wrong
+        row["wrong"] += found[:3]
+        row["good"] &= not found
     if row["good"] and not row["alarm"]:
         _, values = session_values(str(path), make_feed(reference.sets[0], inputs))
         values |= make_feed(reference.sets[0], inputs)
@@ -206,8 +212,8 @@ def try_model(name: str, file: Path, draws: Callable[[Any], Iterator[list[Any]]]
     return row
 
 
-def subjects(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Path, Callable[[Any], Iterator[list[Any]]]]]:
-    """(name, model file, what draws its truth inputs)."""
+def subjects(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Path, Callable[[Any], Iterator[list[Any]]], table.Model | None]]:
+    """(name, model file, what draws its truth inputs, the table's model where it is one)."""
     models = [m for m in table.all_models() if options.only in m.name]
     if options.models and options.models < len(models):
         models = random.Random(options.seed).sample(models, options.models)
@@ -216,7 +222,7 @@ def subjects(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, P
         home.mkdir()
         file = home / f"{model.name}.py"
         file.write_text(model.text)
-        yield model.name, file, lambda case, m=model: table.truth_inputs(m, TRUTH_INPUTS, options.seed + 1000)
+        yield model.name, file, lambda case, m=model: table.truth_inputs(m, TRUTH_INPUTS, options.seed + 1000), model
     for corpus in options.corpus:
         for case in sorted(corpus.glob("*.py")):
             if options.only not in case.stem or case.name.startswith("_"):
@@ -225,7 +231,7 @@ def subjects(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, P
             home.mkdir()
             file = home / case.name
             file.write_text(case.read_text())
-            yield f"{corpus.name}/{case.stem}", file, lambda case: case_inputs(case, options.seed + 1000)
+            yield f"{corpus.name}/{case.stem}", file, lambda case: case_inputs(case, options.seed + 1000), None
 
 
 def main() -> int:
@@ -245,8 +251,8 @@ def main() -> int:
     warm_up()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
-        for name, file, draws in subjects(options, Path(scratch)):
-            row = in_child(lambda n=name, f=file, d=draws: try_model(n, f, d, options), SECONDS_PER_MODEL)
+        for name, file, draws, model in subjects(options, Path(scratch)):
+            row = in_child(lambda n=name, f=file, d=draws, m=model: try_model(n, f, d, options, m), SECONDS_PER_MODEL)
             rows.append({"model": name, **row})
             print(progress(rows[-1]), file=sys.stderr, flush=True)
     if options.json:

@@ -298,6 +298,19 @@ def truth_inputs(model: Model, count: int, seed: int) -> Iterator[list[Any]]:
         yield [draw(leaf, leaf.shape(sizes), turn, rng) for leaf in model.leaves]
 
 
+def confirming_inputs(model: Model, sizes: dict[str, int], any_integer: bool, count: int, seed: int) -> Iterator[list[Any]]:
+    """Fresh inputs of the kind that an alarm speaks of: at its sizes, or with integers of any size, where PyTorch takes them."""
+    import torch
+
+    rng = torch.Generator().manual_seed(seed)
+    for turn in range(count):
+        leaves = [(leaf, leaf.shape({**model.sizes, **sizes})) for leaf in model.leaves]
+        yield [
+            torch.randint(-(2**31), 2**31, shape, generator=rng) if any_integer and leaf.kind[0] in "is" else draw(leaf, shape, turn, rng)
+            for leaf, shape in leaves
+        ]
+
+
 def draw(leaf: Leaf, shape: list[int], turn: int, rng: Any) -> Any:
     """One input tensor; the turn sets its scale and kind."""
     import torch
