@@ -17,7 +17,7 @@ from autofix.errors import NothingToDo
 from autofix.recipe import Level, Recipe
 from autofix.session import SessionSettings, open_session
 from autofix.strategy import Strategy
-from autofix.target import ExportConfig, Target
+from autofix.target import DEFAULT_OPSET, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 LARGE_FILE = 100_000_000
@@ -82,8 +82,6 @@ class Workpiece:
 
 def clamp_opset(config: ExportConfig, target: Target) -> ExportConfig:
     """The config with its opset, or the capture mode's default, moved into the target's range."""
-    from autofix.export import DEFAULT_OPSET
-
     wanted = config.opset or DEFAULT_OPSET[config.capture]
     return replace(config, opset=min(max(wanted, target.min_opset), target.max_opset))
 

@@ -16,11 +16,7 @@ import torch
 from autofix.adapter import input_leaves, make_flat_model, parameter_name
 from autofix.capture_scopes import notes_numbers, numbers_like_axes, one_subgraph_version
 from autofix.program import CapturePlan
-from autofix.target import ExportConfig
-
-DEFAULT_OPSET = {"export": 20, "strict": 20, "draft": 20, "trace": 17, "script": 17, "mixed": 17}
-"""Opset per capture mode where none is asked for: torch 2.13's own default for torch.export routes; 17 for TorchScript,
-the last opset that its symbolics cover without gaps."""
+from autofix.target import DEFAULT_OPSET, ExportConfig
 
 
 class FunctionOverrides(torch.overrides.TorchFunctionMode):

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autofix.attempt import final_config
 from autofix.bundle import Bundle
 from autofix.case import CaseSpec
 from autofix.recipe import Fix, Level, Recipe
 from autofix.rewrite import changed_units, class_names, function_units, unit_source
 from autofix.session import SessionSettings
-from autofix.sourcefile import BundleError, read_source_file
+from autofix.sourcefile import read_source_file
 from autofix.strategy import Strategy
 from autofix.target import Target
 
@@ -51,23 +52,9 @@ def quoted(text: str) -> str:
 
 
 def config_of(recipe: Recipe, registry: Mapping[str, Strategy], target: Target) -> dict[str, Any]:
-    """The ExportConfig after the recipe's config fixes as JSON data, the opset written out."""
-    config = recipe.start
-    for fix in recipe.at(Level.CONFIG):
-        config = registry[fix.strategy].apply(config, **fix.params)
-    opset = config.opset or default_opset(config.capture)
-    data = config.to_json()
-    data["opset"] = min(max(opset, target.min_opset), target.max_opset)
-    return {"capture": config.capture, **data}
-
-
-def default_opset(capture: str) -> int:
-    """DEFAULT_OPSET of export.py, which can't be imported here: it imports torch."""
-    text = Path(__file__).with_name("export.py").read_text()
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DEFAULT_OPSET":
-            return int(ast.literal_eval(node.value)[capture])
-    raise BundleError("export.py holds no DEFAULT_OPSET")
+    """The ExportConfig that the recipe's trial used, as JSON data with the capture mode and the opset written out."""
+    config = final_config(recipe, registry, target)
+    return {"capture": config.capture, **config.to_json()}
 
 
 def call_text(fix: Fix, artifact: str, returns: bool = True) -> str:

@@ -11,6 +11,11 @@ CAPTURES = ("export", "strict", "draft", "trace", "script", "mixed")
 submodules with control flow and trace the rest."""
 
 
+DEFAULT_OPSET = {"export": 20, "strict": 20, "draft": 20, "trace": 17, "script": 17, "mixed": 17}
+"""Opset per capture mode where none is asked for: torch 2.13's own default for torch.export routes; 17 for TorchScript,
+the last opset that its symbolics cover without gaps."""
+
+
 class Effect(enum.Enum):
     """What a fix does to the meaning of the model."""
 
