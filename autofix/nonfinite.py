@@ -20,8 +20,8 @@ NAN_OPERATORS_NAMES = (
 )
 NAN_OPERATORS = frozenset(NAN_OPERATORS_NAMES.split())
 """Operators whose treatment of NaN is part of their meaning, where single NaN reach them."""
-NO_ORDER = frozenset(("_unique2", "_unique", "unique_dim", "unique_consecutive", "histc", "histogram", "bincount"))
-"""Operators that group equal values: what they make of NaN, which equals nothing, is left open."""
+NO_ORDER = frozenset(("_unique2", "_unique", "unique_dim", "unique_consecutive", "histc", "histogram", "bincount", "signbit", "copysign"))
+"""Operators that group equal values or read a sign: what they make of NaN, which equals nothing and has no sign of its own, is left open."""
 SPREADERS_NAMES = (
     "mm addmm bmm baddbmm matmul linear convolution conv1d conv2d conv3d mkldnn_rnn_layer sum mean var var_mean std norm linalg_vector_norm "
     "cumsum cumprod prod softmax _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit lstm gru "
