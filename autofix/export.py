@@ -237,7 +237,7 @@ def export_torchscript(
         )
         if config.capture != "script" and any(isinstance(m, torch.jit.ScriptModule) for m in target.modules()):
             # scripted submodules hold values of their own, which the exporter's tracer refuses ("not part of the active trace")
-            target = torch.jit.trace(target, tuple(tensors), check_trace=False)
+            target = torch.jit.trace(target, tuple(tensors), check_trace=False)  # type: ignore[no-untyped-call]
         torch.onnx.export(
             target,
             tuple(tensors),

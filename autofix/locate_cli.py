@@ -9,19 +9,9 @@ from typing import Any
 
 import click
 
-from autofix.cli import (
-    FILE,
-    case_options,
-    case_spec,
-    make_limits,
-    make_target,
-    model_argument,
-    no_policy_option,
-    output_options,
-    progress,
-    target_options,
-)
+from autofix.cli import progress
 from autofix.errors import CaseError, UsageError
+from autofix.options import FILE, case_options, case_spec, make_limits, make_target, model_argument, no_policy_option, output_options, target_options
 
 LABEL = 9
 
