@@ -76,4 +76,3 @@ def npz_calls(path: Path, model: Any, given: InputSet) -> list[tuple[list[Any], 
 def as_leaf(array: Any, old: Any, torch: Any) -> Any:
     """An array as the kind of leaf that the given call has there."""
     return torch.from_numpy(array.copy()) if isinstance(old, torch.Tensor) else array.item()
-
