@@ -177,7 +177,10 @@ def wide_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -
     if info.bits <= 16:
         return torch.randint(info.min, info.max + 1, shape, generator=rng).to(dtype)
     choice = torch.tensor([-1, 0, 1, -7, 10, 77, -12, 1000, 123456789, -123456789, *((2**40 + 3, -(2**40) - 5) if info.bits == 64 else ())])
-    return choice[torch.randint(0, len(choice), shape, generator=rng)].to(dtype)
+    chosen = choice[torch.randint(0, len(choice), shape, generator=rng)]
+    # half of them past 2^24, where float32 no longer holds every whole number
+    large = torch.randint(2**27, 2**30, shape, generator=rng) * torch.where(torch.rand(shape, generator=rng) < 0.5, -1, 1)
+    return torch.where(torch.rand(shape, generator=rng) < 0.5, large, chosen).to(dtype)
 
 
 def past_range_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -> Any:

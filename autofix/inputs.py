@@ -261,7 +261,7 @@ def integer_sets(explorer: Explorer) -> None:
     for group in groups:
         chosen = {p.name for p in group}
         where = "" if len(group) == len(open_leaves) else f" in {group[0].name}"
-        accepted = 0
+        accepted, wide = 0, False
         for name, make in makers:
             leaves = [
                 (p.name, make(p, explorer.sizes, explorer.rng) if p.name in chosen else fresh_leaf(p, explorer.sizes, "usual", explorer.rng))
@@ -271,10 +271,11 @@ def integer_sets(explorer: Explorer) -> None:
             if one is not None:
                 one.must = True
                 accepted += 1
+                wide |= make is wide_integers
                 if accepted == 2 or name.startswith("integers up to"):
                     break
-        if accepted and len(group) == len(open_leaves):
-            return
+        if wide and len(group) == len(open_leaves):
+            return  # else one of them may be a divisor or an index, and another a plain number
 
 
 def table_sizes(model: Any) -> set[int]:

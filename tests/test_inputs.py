@@ -157,3 +157,9 @@ def test_sizes_far_from_the_example_are_reached_where_a_test_needs_them(tmp_path
     reference = reference_of(tmp_path, text)
     assert outcomes(reference, test) == {True, False}
     assert max(dict(s.leaves)["x"].numel() for s in reference.sets) < 6000
+
+
+def test_a_dividend_goes_far_where_its_divisor_can_not(tmp_path: Path) -> None:
+    numbers = "[torch.tensor([5, 9, 100], dtype=torch.int32), torch.tensor([3, 8, 21], dtype=torch.int32)]"
+    reference = reference_of(tmp_path, forward_file("a, b", 'return torch.div(a, b, rounding_mode="trunc")', numbers))
+    assert max(int(dict(s.leaves)["a"].abs().max()) for s in reference.sets) > 2**24
