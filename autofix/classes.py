@@ -180,7 +180,10 @@ def wide_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -
     chosen = choice[torch.randint(0, len(choice), shape, generator=rng)]
     # half of them past 2^24, where float32 no longer holds every whole number
     large = torch.randint(2**27, 2**30, shape, generator=rng) * torch.where(torch.rand(shape, generator=rng) < 0.5, -1, 1)
-    return torch.where(torch.rand(shape, generator=rng) < 0.5, large, chosen).to(dtype)
+    out = torch.where(torch.rand(shape, generator=rng) < 0.5, large, chosen).reshape(-1)
+    if out.numel() > 1:
+        out[0], out[-1] = large.abs().reshape(-1)[0], -large.abs().reshape(-1)[-1]
+    return out.reshape(shape).to(dtype)
 
 
 def past_range_integers(plan: LeafPlan, sizes: dict[str, int], rng: torch.Generator) -> Any:
