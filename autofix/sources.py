@@ -15,10 +15,11 @@ from autofix.rewrite import install_source
 
 
 def source_names(sources: Mapping[str, str], main: str) -> dict[str, str]:
-    """{absolute path: short name} of the user's files: relative to the model file's folder where that is possible."""
-    base = Path(main).resolve().parent
+    """{absolute path: short name} of the user's files, the model file first: relative to the model file's folder where that is possible."""
+    own = str(Path(main).resolve())
+    base = Path(own).parent
     names: dict[str, str] = {}
-    for path in sources:
+    for path in sorted(sources, key=lambda p: p != own):
         try:
             names[path] = Path(path).resolve().relative_to(base).as_posix()
         except ValueError:
@@ -46,12 +47,19 @@ def read_source(name: str, names: Mapping[str, str]) -> tuple[Any, str]:
         raise NothingToDo(f"the source of {name} can't be read: {error}") from error
 
 
+def known_name(file: str, names: Mapping[str, str]) -> str:
+    """The file that a fix names; a recipe from a model file of another name means this model's own file, which is the first."""
+    if not file.endswith(".py") or file in names or file in names.values() or Path(file).is_absolute():
+        return file
+    return next(iter(names.values()), file)
+
+
 def apply_source_fixes(recipe_fixes: tuple[Any, ...], strategies: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, tuple[Any, str, str]]:
     """Apply source-level fixes in order: {file: (module, old text, new text)}. Nothing is installed yet."""
     texts: dict[str, tuple[Any, str, str]] = {}
     for fix in recipe_fixes:
         params = dict(fix.params)
-        file = str(params.pop("file"))
+        file = known_name(str(params.pop("file")), names)
         if file not in texts:
             module, text = read_source(file, names)
             texts[file] = (module, text, text)
