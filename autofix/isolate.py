@@ -128,6 +128,7 @@ class CaseProcess:
 
     def child_main(self, ours: socket.socket, theirs: socket.socket, log: int) -> None:
         """The forked case process; never returns."""
+        import faulthandler
         import traceback
 
         from autofix.worker import die_with_parent, serve_channel
@@ -135,6 +136,7 @@ class CaseProcess:
         code = 1
         try:
             os.setsid()
+            faulthandler.disable()  # a crash here is a trial's business, not the parent's output
             die_with_parent()
             ours.close()
             os.dup2(log, 1)
