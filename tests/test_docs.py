@@ -96,4 +96,4 @@ def test_every_option_in_the_readme_exists():
     assert named - known <= {"--help", "--symptoms"}
     assert known - named <= {"--no-policy", "--symptoms", "-o", "--input", "--seed"} | named
     for command in re.findall(r"`autofix (\w+)", README):
-        assert command in {*cli.commands, "cache", "model", "net"}, command
+        assert command in {*cli.list_commands(click.Context(cli)), "model", "net"}, command

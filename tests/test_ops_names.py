@@ -12,10 +12,10 @@ from autofix.surgery.ops_linalg import LINALG_DECOMPOSITIONS
 from autofix.surgery.ops_nan import NAN_TRANSLATIONS
 from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
 from autofix.surgery.ops_order import ORDER_DECOMPOSITIONS
-from autofix.surgery.ops_pool import POOL_DECOMPOSITIONS
+from autofix.surgery.ops_pool import AVERAGE_DECOMPOSITIONS, POOL_DECOMPOSITIONS
 from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
 from autofix.surgery.ops_resize_table import resize_table
-from autofix.surgery.ops_scan import SCAN_DECOMPOSITIONS
+from autofix.surgery.ops_scan import PRODUCT_DECOMPOSITIONS, SCAN_DECOMPOSITIONS
 from autofix.surgery.ops_scatter import SCATTER_DECOMPOSITIONS
 from autofix.surgery.ops_special import ERROR_FUNCTIONS
 from autofix.surgery.ops_special_bessel import BESSEL_FUNCTIONS
@@ -28,7 +28,13 @@ TABLES = {
     "decompose_scatter": SCATTER_DECOMPOSITIONS,
     "decompose_resize": {**POOL_DECOMPOSITIONS, **resize_table(), **GRID_DECOMPOSITIONS},
     "decompose_bits": BIT_DECOMPOSITIONS,
-    "careful_numerics": {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **NAN_TRANSLATIONS},
+    "careful_numerics": {
+        **NUMERIC_DECOMPOSITIONS,
+        **REDUCTION_DECOMPOSITIONS,
+        **AVERAGE_DECOMPOSITIONS,
+        **PRODUCT_DECOMPOSITIONS,
+        **NAN_TRANSLATIONS,
+    },
 }
 
 
