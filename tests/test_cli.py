@@ -215,7 +215,7 @@ def test_interrupted(here):
     assert process.returncode == 130, out + err
     assert err.strip().splitlines()[-1] == "autofix: interrupted" and "Traceback" not in err
     log = json.loads((here / "hangs-autofix" / "fixlog.json").read_text())
-    assert log["stopped"] == "interrupted" and 1 <= len(log["trials"]) <= 3 and not any(t["verdict"] == "pass" for t in log["trials"])
+    assert log["stopped"] == "interrupted" and log["trials"] and not any(t["verdict"] == "pass" for t in log["trials"])
     assert not (here / "hangs-autofix" / "model.onnx").exists()
     assert run(["cache", "verify", "--cache", str(here / "c.db")]) == 0
 
