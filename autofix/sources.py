@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from autofix.errors import NothingToDo
-from autofix.recipe import Recipe
 from autofix.rewrite import install_source
 
 
@@ -81,10 +80,3 @@ def install_rewritten(texts: Mapping[str, tuple[Any, str, str]], folder: Path) -
         install_source(module, old, new, str(path))
         paths[str(path)] = file
     return paths
-
-
-def has_source_fixes(recipe: Recipe) -> bool:
-    """Whether a recipe rewrites source."""
-    from autofix.recipe import Level
-
-    return bool(recipe.at(Level.SOURCE))
