@@ -25,9 +25,9 @@ from autofix.options import (
     EFFECTS,
     FILE,
     FOLDER,
-    LATENCY,
     case_options,
     case_spec,
+    latency_options,
     make_budget,
     make_limits,
     make_target,
@@ -116,8 +116,7 @@ def progress(quiet: bool) -> Iterator[Any]:
 @click.option("--output", "-o", type=FOLDER, metavar="DIR", help="Where the files go; default: <stem>-autofix.")
 @case_options
 @target_options
-@click.option("--max-latency", type=LATENCY, metavar="TIME", help="ONNX Runtime must need no longer than this, such as 8ms.")
-@click.option("--min-speedup", type=click.FloatRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch.")
+@latency_options
 @click.option("--allow", type=EFFECTS, default="", metavar="EFFECTS", help="approximate, narrowing: fixes that change what the model means.")
 @click.option("--budget", type=DURATION, default="5m", show_default=True, metavar="TIME", help="Time for the whole search.")
 @click.option("--max-trials", type=click.IntRange(1), default=40, show_default=True, help="Trials for the whole search.")

@@ -139,6 +139,19 @@ no_policy_option = click.option(
 )
 
 
+def latency_options(command: Command) -> Command:
+    """How fast the file must be, and what that may cost."""
+    for option in (
+        click.option("--calibration", type=FILE, metavar="FILE", help="Real inputs (.npz or .pt) for fixes that need some, such as static int8."),
+        click.option("--max-error", type=click.FloatRange(0, min_open=True), help="Relative RMS error that approximate fixes may bring, such as 0.01."),
+        click.option("--fastest", is_flag=True, help="Go on until no strategy makes it faster."),
+        click.option("--min-speedup", type=click.FloatRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch."),
+        click.option("--max-latency", type=LATENCY, metavar="TIME", help="ONNX Runtime must need no longer than this, such as 8ms."),
+    ):
+        command = option(command)
+    return command
+
+
 def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int) -> Any:
     """A CaseSpec from the command line; raises UsageError for a file that is not there."""
     from autofix.case import CaseSpec
@@ -172,6 +185,8 @@ def make_target(**options: Any) -> Any:
     """The Target that the options ask for."""
     from autofix.target import Target
 
+    if options.get("calibration") and not options["calibration"].is_file():
+        raise UsageError(f"{options['calibration']}: no such file")
     low, high = options["opset"] or (Target().min_opset, Target().max_opset)
     return Target(
         min_opset=low,
@@ -182,4 +197,7 @@ def make_target(**options: Any) -> Any:
         min_speedup=options.get("min_speedup"),
         allow=options.get("allow") or frozenset(),
         threads=options["threads"],
+        max_error=options.get("max_error"),
+        fastest=bool(options.get("fastest")),
+        calibration=str(options["calibration"].resolve()) if options.get("calibration") else "",
     )

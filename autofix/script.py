@@ -203,7 +203,7 @@ def script_text(
         f"CONFIG: dict[str, Any] = {literal(config)}",
         *comments("Runtime fixes, applied already:", recipe.at(Level.RUNTIME), registry),
         f"SESSION: dict[str, Any] = {literal({k: v for k, v in session.items() if v != usual.get(k)})}",
-        f"TARGET: dict[str, Any] = {literal({k: v for k, v in target.to_json().items() if v != Target().to_json()[k]})}",
+        f"TARGET: dict[str, Any] = {literal({k: v for k, v in target.to_json().items() if v != Target().to_json().get(k)})}",
         f"AXES: dict[str, dict[int, str]] = {literal({k: v for k, v in axes.items() if v})}",
         f"SIGNATURE: dict[str, Any] = {literal(dict(signature))}",
         "# Other sizes to verify: the given inputs repeated or cut to these shapes.",

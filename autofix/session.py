@@ -34,8 +34,8 @@ class SessionSettings:
         return cls(**kept)
 
 
-def open_session(path: str, settings: SessionSettings = SessionSettings(), threads: int = 1) -> Any:
-    """An onnxruntime.InferenceSession for the file at `path`; raises what ONNX Runtime raises."""
+def session_options(settings: SessionSettings = SessionSettings(), threads: int = 1) -> Any:
+    """The onnxruntime.SessionOptions of these settings: spinning off, so that sessions side by side do not slow one another."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -50,5 +50,12 @@ def open_session(path: str, settings: SessionSettings = SessionSettings(), threa
         options.add_free_dimension_override_by_name(name, size)
     for key, value in settings.entries:
         options.add_session_config_entry(key, value)
+    return options
+
+
+def open_session(path: str, settings: SessionSettings = SessionSettings(), threads: int = 1) -> Any:
+    """An onnxruntime.InferenceSession for the file at `path`; raises what ONNX Runtime raises."""
+    import onnxruntime as ort
+
     disabled = {"disabled_optimizers": list(settings.disabled_optimizers)} if settings.disabled_optimizers else {}
-    return ort.InferenceSession(path, options, providers=list(settings.providers), **disabled)
+    return ort.InferenceSession(path, session_options(settings, threads), providers=list(settings.providers), **disabled)

@@ -36,7 +36,9 @@ class Effect(enum.Enum):
 class Target:
     """What must hold for a repair to count. No trial may loosen it.
 
-    `rtol`/`atol` are None where the defaults per dtype apply (see verify.py). Latencies are milliseconds.
+    `rtol`/`atol` are None where the defaults per dtype apply (see verify.py). Latencies are milliseconds. fastest: go on until no
+    strategy makes it faster. max_error: relative root-mean-square error that approximate fixes may bring. calibration: absolute path of a
+    file with real inputs (.npz, .pt) for those that need some, or an empty string.
     """
 
     min_opset: int = 11
@@ -48,6 +50,8 @@ class Target:
     allow: frozenset[Effect] = frozenset()
     threads: int = 1
     max_error: float | None = None
+    fastest: bool = False
+    calibration: str = ""
 
     def allows(self, effect: Effect) -> bool:
         """Whether a recipe with this effect may be used."""
@@ -55,14 +59,14 @@ class Target:
 
     @property
     def wants_latency(self) -> bool:
-        """Whether a latency target is set."""
-        return self.max_latency_ms is not None or self.min_speedup is not None
+        """Whether the search goes on after parity: a latency target is set, or the fastest is wanted."""
+        return self.fastest or self.max_latency_ms is not None or self.min_speedup is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with `allow` as a sorted list."""
+        """Plain data, with `allow` as a sorted list. Younger fields only where they are set, so that ids stay the same."""
         data = asdict(self)
         data["allow"] = sorted(e.value for e in self.allow)
-        return data
+        return {k: v for k, v in data.items() if v or k not in ("fastest", "calibration")}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Target:
