@@ -33,6 +33,12 @@ def measure(process: CaseProcess, found: Repair, trials: list[Trial], seconds: f
     return [dict(shared, **row) for row in answer["files"]]
 
 
+def profile(process: CaseProcess, found: Repair, trial: Trial) -> dict[str, str]:
+    """The facts of profile.py for a trial's file; {} where the profiling process died (they only help the proposals)."""
+    _, answer, _ = process.ask("profile", trial=str(found.folders[trial.recipe.id]))
+    return dict(answer["facts"]) if answer is not None and "facts" in answer else {}
+
+
 def race(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> None:
     """Measure the winner; while a target is missed, try what strategies propose for "too-slow" and keep what is faster."""
     assert found.winner is not None
@@ -59,7 +65,7 @@ def race(process: CaseProcess, found: Repair, search: Search, seconds: float, re
     replace_trial(found, found.winner)
 
 
-def slow(trial: Trial, target: Target) -> Trial:
+def slow(trial: Trial, target: Target, facts: dict[str, str] | None = None) -> Trial:
     """The trial as one that misses its latency target."""
     row = trial.latency or {}
     wanted = [
@@ -68,7 +74,9 @@ def slow(trial: Trial, target: Target) -> Trial:
     ]
     message = f"{row['ort_ms']:.3g} ms (quartiles {row['q1_ms']:.3g} to {row['q3_ms']:.3g}), {row['speedup']:.2f}x eager"
     message += f"; wanted {' and '.join(filter(None, wanted))}"
-    return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message}))
+    return replace(
+        trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message, **(facts or {})})
+    )
 
 
 def replace_trial(found: Repair, trial: Trial) -> None:
@@ -79,7 +87,8 @@ def replace_trial(found: Repair, trial: Trial) -> None:
 def improve(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> bool:
     """One round: attempt every proposal for "too-slow", time those that pass parity together, keep the best."""
     assert found.winner is not None
-    base = slow(found.winner, found.target)
+    reporter.stage("profiling by operator")
+    base = slow(found.winner, found.target, profile(process, found, found.winner))
     entrants: list[Trial] = []
     candidates = [Candidate(search.extended(found.winner.recipe, fix, strategy), base, fix, strategy) for fix, strategy in search.proposals(base)]
     for candidate in sorted(candidates, key=search.frontier.rank, reverse=True):

@@ -295,6 +295,12 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
 
         reference = load_reference(str(worker.folder / "reference"))
         return measure_files(worker.model, reference, [Path(f) for f in request["files"]], worker.target, float(request["seconds"]))
+    if op == "profile":
+        from autofix.profile import profile_file
+        from autofix.reference import load_reference
+
+        reference = load_reference(str(worker.folder / "reference"))
+        return {"facts": profile_file(worker.model, reference, Path(request["trial"]), worker.target.threads)}
     if op == "check":
         from autofix.checkfile import check_file
         from autofix.reference import load_reference

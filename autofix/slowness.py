@@ -1,0 +1,114 @@
+"""Why an operator loses time: a slug for each costly row of a profile, by what the graph shows and by what PyTorch needs for the same.
+
+Slugs: unfused-conv-bn, weight-transposed-each-run, weight-cast-each-run, gather-elements-embedding, one-hot-embedding (faults of the graph,
+whatever PyTorch needs); not-nchwc, depthwise-conv, conv-3d, transposed-conv, pool-1d, resize-kernel, einsum, expand-tile, loop-body,
+unrolled, slow-kernel (where the row takes more than PyTorch does, or nothing is known of that).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autofix.profile import Graph, Row
+
+LOSES = 1.15
+"""A row loses where it takes this much more than PyTorch; less is within what profiles differ by."""
+SMALL_SHARE = 0.02
+UNROLLED = 200
+"""Nodes of one kind on one line from which on a loop is taken to be unrolled."""
+LAYOUT = {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Concat", "Expand", "Tile"}
+CASTS = {"Cast", "CastLike", "DequantizeLinear"}
+RESIZES = {"Resize", "Upsample", "GridSample", "AffineGrid"}
+CONTROL = {"Loop", "Scan", "If"}
+
+
+def name_causes(rows: list[Row], graph: Graph, optimized: Graph | None) -> None:
+    """Fill in `why` of the rows that matter."""
+    for row in rows:
+        if row.share >= SMALL_SHARE or row.count >= UNROLLED:
+            row.why = cause(row, graph, optimized)
+
+
+def loses(row: Row, rows_ms: float | None = None) -> bool:
+    """Whether a row takes clearly more than PyTorch needs for the same; unknown counts as yes."""
+    return row.eager_ms is None or (row.ms if rows_ms is None else rows_ms) > row.eager_ms * LOSES
+
+
+def cause(row: Row, graph: Graph, optimized: Graph | None) -> str:
+    """The slug of one row, or an empty string where nothing is wrong with it."""
+    node = graph.by_name.get(row.node)
+    found = graph_fault(row, node, graph, optimized) if node is not None else ""
+    if found or not loses(row):
+        return found
+    if row.count >= UNROLLED:
+        return "unrolled"
+    if row.op_type in CONTROL or inside_loop(row, graph):
+        return "loop-body"
+    if node is not None and row.op_type in ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"):
+        found = window_cause(row, node, graph)
+        if found:
+            return found
+    if row.op_type in RESIZES:
+        return "resize-kernel"
+    if row.op_type == "Einsum":
+        return "einsum"
+    if row.op_type in ("Expand", "Tile"):
+        return "expand-tile"
+    return "slow-kernel" if row.eager_ms is not None else ""
+
+
+def graph_fault(row: Row, node: Any, graph: Graph, optimized: Graph | None) -> str:
+    """What is wrong with the graph itself, however fast it is."""
+    if row.op_type == "BatchNormalization" and row.kernel == "BatchNormalization":
+        before = graph.producer.get(node.input[0]) if node.input else None
+        return "unfused-conv-bn" if before is not None and before.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul") else ""
+    if row.op_type in LAYOUT and node.input and graph.is_constant(node.input[0]):
+        return "weight-transposed-each-run"
+    if row.op_type in CASTS and node.input and graph.is_constant(node.input[0]):
+        return "weight-cast-each-run"
+    if row.op_type == "GatherElements" and node.input and graph.is_constant(node.input[0]):
+        return "gather-elements-embedding"
+    if row.op_type in ("MatMul", "Gemm", "Einsum") and any(is_one_hot(i, graph) for i in node.input):
+        return "one-hot-embedding"
+    return ""
+
+
+def is_one_hot(name: str, graph: Graph, depth: int = 3) -> bool:
+    """Whether a value is a one-hot encoding, seen through casts and reshapes."""
+    node = graph.producer.get(name)
+    if node is None or depth == 0:
+        return False
+    if node.op_type == "OneHot":
+        return True
+    return (
+        node.op_type in (*CASTS, "Reshape", "Squeeze", "Unsqueeze", "Identity") and bool(node.input) and is_one_hot(node.input[0], graph, depth - 1)
+    )
+
+
+def inside_loop(row: Row, graph: Graph) -> bool:
+    """Whether a row's node stands in the body of a Loop or Scan."""
+    for node in graph.nodes:
+        if node.op_type in ("Loop", "Scan"):
+            for attribute in node.attribute:
+                if attribute.type == 5 and any(n.name == row.node for n in attribute.g.node):
+                    return True
+    return False
+
+
+def window_cause(row: Row, node: Any, graph: Graph) -> str:
+    """The kind of a convolution or pooling, as far as its kind is what makes it slow."""
+    attributes = {a.name: a for a in node.attribute}
+    weight = graph.constants.get(node.input[1]) if len(node.input) > 1 else None
+    kernel = list(attributes["kernel_shape"].ints) if "kernel_shape" in attributes else list(weight.dims[2:]) if weight is not None else []
+    groups = int(attributes["group"].i) if "group" in attributes else 1
+    if "Pool" in row.op_type:
+        return "pool-1d" if len(kernel) == 1 else ""
+    if row.op_type == "ConvTranspose":
+        return "transposed-conv"
+    if len(kernel) == 3:
+        return "conv-3d"
+    if groups > 1 and weight is not None and math.prod(weight.dims[1:2]) == 1:
+        return "depthwise-conv"
+    return "not-nchwc" if len(kernel) == 2 and not row.kernel.startswith("nchwc:") else ""
