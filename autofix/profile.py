@@ -119,9 +119,10 @@ def profile_session(folder: Path, feed: dict[str, Any], threads: int, seconds: f
             options.optimized_model_filepath = str(Path(scratch) / "optimized.onnx")
         disabled = {"disabled_optimizers": list(settings.disabled_optimizers)} if settings.disabled_optimizers else {}
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], **disabled)
-        end = time.perf_counter() + seconds
+        start = time.perf_counter()
         for done in range(30):
-            if done >= 4 and time.perf_counter() > end:
+            # noting each node slows a loop down tenfold: where one run takes long, it has to do
+            if done >= 2 and time.perf_counter() - start > seconds or done and time.perf_counter() - start > 4 * seconds:
                 break
             session.run(None, feed)
         events = json.loads(Path(session.end_profiling()).read_text())
@@ -135,23 +136,26 @@ class Graph:
 
     def __init__(self, graph: Any) -> None:
         self.nodes: list[Any] = []
+        self.looped: set[str] = set()
         self.constants: dict[str, Any] = {}
         self.consumers: dict[str, list[Any]] = defaultdict(list)
-        self.add(graph)
+        self.add(graph, False)
         self.by_name = {n.name: n for n in self.nodes if n.name}
         self.producer = {o: n for n in self.nodes for o in n.output if o}
         self.op_types = list(dict.fromkeys(n.op_type for n in self.nodes))
 
-    def add(self, graph: Any) -> None:
-        """Take in a graph and those inside its nodes."""
+    def add(self, graph: Any, looped: bool) -> None:
+        """Take in a graph and those inside its nodes; `looped` collects the names of what stands in the body of a Loop or Scan."""
         self.constants.update((t.name, t) for t in graph.initializer)
         for node in graph.node:
             self.nodes.append(node)
+            if looped:
+                self.looped.add(node.name)
             for name in node.input:
                 self.consumers[name].append(node)
             for attribute in node.attribute:
                 for inner in [attribute.g, *attribute.graphs] if attribute.type in (5, 10) else ():
-                    self.add(inner)
+                    self.add(inner, looped or node.op_type in ("Loop", "Scan"))
 
     def is_constant(self, name: str, depth: int = 4) -> bool:
         """Whether a value is a weight, or made of weights alone."""
@@ -237,7 +241,7 @@ def profile_file(model: Any, reference: Any, folder: Path, threads: int, seconds
     import onnx
     import torch
 
-    from autofix.eager_profile import eager_rows, with_eager
+    from autofix.eager_profile import eager_calls, with_eager
     from autofix.slowness import name_causes
     from autofix.verify import make_feed
 
@@ -248,7 +252,6 @@ def profile_file(model: Any, reference: Any, folder: Path, threads: int, seconds
     times, optimized = profile_session(folder, make_feed(given, [i.name for i in proto.graph.input]), threads, seconds)
     graph = Graph(proto.graph)
     rows = rows_of(times, graph, Graph(optimized) if optimized is not None else None, files)
-    eager = eager_rows(model, given.args, given.kwargs, files, seconds)
-    with_eager(rows, eager)
+    with_eager(rows, eager_calls(model, given.args, given.kwargs, files, seconds), graph)
     name_causes(rows, graph, Graph(optimized) if optimized is not None else None)
     return {"op_types": ",".join(graph.op_types), "slow": json.dumps([r.to_json() for r in rows[:MOST_ROWS]])}

@@ -31,9 +31,9 @@ def name_causes(rows: list[Row], graph: Graph, optimized: Graph | None) -> None:
             row.why = cause(row, graph, optimized)
 
 
-def loses(row: Row, rows_ms: float | None = None) -> bool:
+def loses(row: Row) -> bool:
     """Whether a row takes clearly more than PyTorch needs for the same; unknown counts as yes."""
-    return row.eager_ms is None or (row.ms if rows_ms is None else rows_ms) > row.eager_ms * LOSES
+    return row.eager_ms is None or row.ms > row.eager_ms * LOSES
 
 
 def cause(row: Row, graph: Graph, optimized: Graph | None) -> str:
@@ -44,7 +44,7 @@ def cause(row: Row, graph: Graph, optimized: Graph | None) -> str:
         return found
     if row.count >= UNROLLED:
         return "unrolled"
-    if row.op_type in CONTROL or inside_loop(row, graph):
+    if row.op_type in CONTROL or row.node in graph.looped:
         return "loop-body"
     if node is not None and row.op_type in ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"):
         found = window_cause(row, node, graph)
@@ -82,19 +82,8 @@ def is_one_hot(name: str, graph: Graph, depth: int = 3) -> bool:
         return False
     if node.op_type == "OneHot":
         return True
-    return (
-        node.op_type in (*CASTS, "Reshape", "Squeeze", "Unsqueeze", "Identity") and bool(node.input) and is_one_hot(node.input[0], graph, depth - 1)
-    )
-
-
-def inside_loop(row: Row, graph: Graph) -> bool:
-    """Whether a row's node stands in the body of a Loop or Scan."""
-    for node in graph.nodes:
-        if node.op_type in ("Loop", "Scan"):
-            for attribute in node.attribute:
-                if attribute.type == 5 and any(n.name == row.node for n in attribute.g.node):
-                    return True
-    return False
+    passes = node.op_type in (*CASTS, "Reshape", "Squeeze", "Unsqueeze", "Identity") and bool(node.input)
+    return passes and is_one_hot(node.input[0], graph, depth - 1)
 
 
 def window_cause(row: Row, node: Any, graph: Graph) -> str:
