@@ -10,7 +10,7 @@ import ast
 import keyword
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +45,13 @@ class Bundle:
     """One flattened text.
 
     entries: SourceFiles whose units are all taken, in this order before what they need. strategies: {name: file} of the strategies that may be
-    imported. Raises BundleError where a name can't be followed.
+    imported. edit: changes the text of a module, given its name, before it is read. Raises BundleError where a name can't be followed.
     """
 
-    def __init__(self, entries: Iterable[SourceFile], strategies: Mapping[str, str]) -> None:
-        self.strategies = dict(strategies)
+    def __init__(
+        self, entries: Iterable[SourceFile], strategies: Mapping[str, str], edit: Callable[[str, str], str] = lambda module, text: text
+    ) -> None:
+        self.strategies, self.edit = dict(strategies), edit
         self.files: dict[str, SourceFile] = {}
         self.order: list[str] = []
         self.taken: dict[int, Unit] = {}
@@ -71,13 +73,13 @@ class Bundle:
             name = module.removeprefix(STRATEGIES)
             if module.startswith(STRATEGIES) and name in self.strategies:
                 path = Path(self.strategies[name])
-                self.files[module] = read_source_file(module, str(path), strategy_text(path, name))
+                self.files[module] = read_source_file(module, str(path), self.edit(module, strategy_text(path, name)))
             else:
                 path = self.packages.joinpath(*module.split(".")[1:])
                 path = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
                 if not path.is_file():
                     return None
-                self.files[module] = read_source_file(module, str(path), path.read_text())
+                self.files[module] = read_source_file(module, str(path), self.edit(module, path.read_text()))
             self.order.append(module)
         return self.files[module]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from autofix.attempt import final_config
-from autofix.bundle import Bundle
 from autofix.case import CaseSpec
 from autofix.recipe import Fix, Level, Recipe
 from autofix.rewrite import changed_units, class_names, function_units, unit_source
 from autofix.session import SessionSettings
 from autofix.sourcefile import read_source_file
 from autofix.strategy import Strategy
+from autofix.tables import PARAMETER, pruned_bundle
 from autofix.target import Target
 
 MOST_SIZES = 4
@@ -254,7 +254,9 @@ def script_text(
     ]
     entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")
     entry.summary = "the repair"
-    made = Bundle([entry], {name: registry[name].file for name in ours})
+    named = {name: [f.params.get(PARAMETER) for f in bundled if f.strategy == name] for name in ours}
+    operators = {name: {str(o) for listed in lists for o in listed} for name, lists in named.items() if all(isinstance(x, list) for x in lists)}
+    made = pruned_bundle(entry, {name: registry[name].file for name in ours}, operators)
     text = made.text(header(spec, recipe, effect, conceded, version))
     return text + '\n\nif __name__ == "__main__":\n    raise SystemExit(main())\n'
 
