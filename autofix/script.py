@@ -254,7 +254,7 @@ def script_text(
     ]
     entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")
     entry.summary = "the repair"
-    named = {name: [f.params.get(PARAMETER) for f in bundled if f.strategy == name] for name in ours}
+    named: dict[str, list[Any]] = {name: [f.params.get(PARAMETER) for f in bundled if f.strategy == name] for name in ours}
     operators = {name: {str(o) for listed in lists for o in listed} for name, lists in named.items() if all(isinstance(x, list) for x in lists)}
     made = pruned_bundle(entry, {name: registry[name].file for name in ours}, operators)
     text = made.text(header(spec, recipe, effect, conceded, version))
