@@ -21,7 +21,7 @@ bench: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,lint]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,test-s3,lint]'
 	touch $@
 
 clean:
