@@ -290,11 +290,17 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
 
         return probe_file(worker.case, worker.folder / "reference", Path(request["trial"]), request["signature"], request["sizes"], worker.target)
     if op == "latency":
-        from autofix.latency import measure_files
+        from autofix.latency import time_files
         from autofix.reference import load_reference
 
         reference = load_reference(str(worker.folder / "reference"))
-        return measure_files(worker.model, reference, [Path(f) for f in request["files"]], worker.target, float(request["seconds"]))
+        files = [Path(f) for f in request["files"]]
+        return time_files(worker.model, reference, files, worker.target, float(request["seconds"]), bool(request.get("racing")))
+    if op == "peak":
+        from autofix.peak import peak_facts
+        from autofix.reference import load_reference
+
+        return {"facts": peak_facts(worker.model, load_reference(str(worker.folder / "reference")), worker.target.threads)}
     if op == "profile":
         from autofix.profile import profile_file
         from autofix.reference import load_reference
