@@ -135,9 +135,8 @@ def with_eager(rows: list[Row], calls: list[EagerCall], graph: Graph) -> None:
     for row in rows:
         wanted = plain(row.operator)
         pairs = [in_order[n] for n in row.nodes if n in in_order]
-        if (
-            pairs and len(pairs) == row.count and not any(row.op_type in o and wanted in a for o, a in ALIKE.items())
-        ):  # TorchScript, or a convolution with its normalisation
+        known = any(row.op_type in types and wanted in operators for types, operators in ALIKE.items())
+        if pairs and len(pairs) == row.count and not known:  # TorchScript, or a convolution with its normalisation
             row.eager_ms = sum(c.ms for c in pairs)
             row.operator = f"aten.{pairs[0].operator}.default"
             row.key = pairs[0].key

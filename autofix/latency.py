@@ -1,10 +1,11 @@
-"""Paired latency: eager PyTorch and ONNX Runtime sessions interleaved in shuffled order, a ratio per round.
+"""Paired latency: eager PyTorch and files interleaved in shuffled order, a ratio per round. Runs in a forked child.
 
 Time is process CPU time where one thread is used (wall time is drowned by neighbours), wall time otherwise.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import statistics
@@ -13,31 +14,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from autofix.elimination import Race, quartiles, ratios
 from autofix.session import SessionSettings, open_session
 from autofix.target import Target
 
-
-def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """(first quartile, median, third quartile)."""
-    if len(values) < 2:
-        return (values[0],) * 3
-    q1, q2, q3 = statistics.quantiles(values, n=4, method="inclusive")
-    return q1, q2, q3
+FILL_SECONDS = 0.002
+"""A call is repeated inside a round until it fills this, so that the clock's resolution does not count."""
+LONG_SECONDS = 0.5
+"""A measurement that may take this long makes seven rounds at least; a shorter one is a first look, and three do."""
+Calls = dict[str, Callable[[], Any]]
 
 
-def time_rounds(calls: dict[str, Callable[[], Any]], seconds: float, threads: int, least: int = 7, most: int = 200) -> dict[str, list[float]]:
-    """Milliseconds per call, one list entry a round; every round times every call once, in shuffled order.
-
-    A call is repeated inside a round until it fills about 2 ms, so that the clock's resolution does not count.
-    """
-    clock = time.process_time if threads == 1 else time.perf_counter
+def repeats_of(calls: Calls) -> dict[str, int]:
+    """How often each call is made in a round; makes each twice, the first to warm up."""
     repeats: dict[str, int] = {}
     for name, call in calls.items():
         call()
         start = time.perf_counter()
         call()
-        took = time.perf_counter() - start
-        repeats[name] = max(1, min(1000, int(0.002 / max(took, 1e-7))))
+        repeats[name] = max(1, min(1000, int(FILL_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    return repeats
+
+
+def timed_call(call: Callable[[], Any], repeats: int, threads: int) -> float:
+    """Milliseconds a call."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    start = clock()
+    for _ in range(repeats):
+        call()
+    return (clock() - start) * 1000 / repeats
+
+
+def time_rounds(calls: Calls, seconds: float, threads: int, least: int = 7, most: int = 200) -> dict[str, list[float]]:
+    """Milliseconds per call, one list entry a round; every round times every call once, in shuffled order."""
+    repeats = repeats_of(calls)
     shuffled = random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
@@ -47,54 +57,104 @@ def time_rounds(calls: dict[str, Callable[[], Any]], seconds: float, threads: in
         order = list(calls)
         shuffled.shuffle(order)
         for name in order:
-            start = clock()
-            for _ in range(repeats[name]):
-                calls[name]()
-            times[name].append((clock() - start) * 1000 / repeats[name])
+            times[name].append(timed_call(calls[name], repeats[name], threads))
     return times
 
 
-def measure_files(model: Any, reference: Any, folders: list[Path], target: Target, seconds: float) -> dict[str, Any]:
-    """Latency of eager and of the model.onnx in each folder, on the given inputs; equal threads, spinning off.
+def race_rounds(calls: Calls, seconds: float, threads: int, keep: list[str]) -> dict[str, list[float]]:
+    """As time_rounds, with what is clearly slower dropped on the way; `keep` are timed to the end."""
+    repeats = repeats_of(calls)
+    race = Race(list(calls), seconds, keep)
+    while not race.over:
+        start = time.perf_counter()
+        times = {name: timed_call(calls[name], repeats[name], threads) for name in race.next_round()}
+        race.record(times, time.perf_counter() - start)
+    return race.times
 
-    Returns {eager_ms, control (A/A ratio of two sessions of the first file), rounds, files: [{ort_ms, q1_ms, q3_ms,
-    speedup, speedup_q1, speedup_q3}]}; ratios are formed per round, medians over rounds.
-    """
-    import copy
 
+def eager_call(model: Any, given: Any) -> Callable[[], Any]:
+    """The untouched model on the given inputs."""
     import torch
 
-    from autofix.verify import make_feed
-
-    torch.set_num_threads(target.threads)
-    given = reference.sets[0]
-    calls: dict[str, Callable[[], Any]] = {}
+    args, kwargs = copy.deepcopy(given.args), copy.deepcopy(given.kwargs)
 
     def eager() -> Any:
         with torch.inference_mode():
-            return model(*given.args, **given.kwargs)
+            return model(*args, **kwargs)
 
-    given.args[:] = copy.deepcopy(given.args)
-    calls["eager"] = eager
-    for i, folder in enumerate([*folders, folders[0]]):
-        settings = SessionSettings.from_json(json.loads((folder / "session.json").read_text()))
-        session = open_session(str(folder / "model.onnx"), settings, target.threads)
-        feed = make_feed(given, [v.name for v in session.get_inputs()])
-        calls["control" if i == len(folders) else str(i)] = lambda s=session, f=feed: s.run(None, f)  # type: ignore[misc]
-    times = time_rounds(calls, seconds, target.threads)
-    files = []
-    for i in range(len(folders)):
-        ms = times[str(i)]
-        q1, median, q3 = quartiles(ms)
-        s1, speedup, s3 = quartiles([e / max(o, 1e-9) for e, o in zip(times["eager"], ms, strict=True)])
-        files.append(
-            {k: round(v, 4) for k, v in {"ort_ms": median, "q1_ms": q1, "q3_ms": q3, "speedup": speedup, "speedup_q1": s1, "speedup_q3": s3}.items()}
-        )
-    control = statistics.median([a / max(b, 1e-9) for a, b in zip(times["0"], times["control"], strict=True)])
-    return {
-        "eager_ms": round(statistics.median(times["eager"]), 4),
-        "control": round(control, 3),
-        "rounds": len(times["eager"]),
-        "threads": target.threads,
-        "files": files,
+    return eager
+
+
+def file_call(folder: Path, given: Any, threads: int) -> Callable[[], Any]:
+    """The model.onnx of a trial's folder on the given inputs, opened as its session.json says."""
+    from autofix.verify import make_feed
+
+    settings = SessionSettings.from_json(json.loads((folder / "session.json").read_text()))
+    session = open_session(str(folder / "model.onnx"), settings, threads)
+    feed = make_feed(given, [v.name for v in session.get_inputs()])
+    return lambda: session.run(None, feed)
+
+
+def time_files(model: Any, reference: Any, folders: list[Path], target: Target, seconds: float, racing: bool = False) -> dict[str, Any]:
+    """Times per round of eager and of the file in each folder, and of a second session of the first file (the A/A control).
+
+    {"eager": [ms], "control": [ms], "files": [[ms], ...], "threads"}. racing: eager is left out, the first file is what the others are compared
+    with, and those that are clearly slower are dropped early (their lists are shorter). Spinning is off, threads are equal.
+    """
+    import torch
+
+    torch.set_num_threads(target.threads)
+    given = reference.sets[0]
+    calls: Calls = {} if racing else {"eager": eager_call(model, given)}
+    for i, folder in enumerate(folders):
+        calls[str(i)] = file_call(folder, given, target.threads)
+    calls["control"] = file_call(folders[0], given, target.threads)
+    if racing:
+        times = race_rounds(calls, seconds, target.threads, ["0", "control"])
+    else:
+        times = time_rounds(calls, seconds, target.threads, least=7 if seconds >= LONG_SECONDS else 3)
+    files = [times[str(i)] for i in range(len(folders))]
+    return {"eager": times.get("eager", []), "control": times["control"], "files": files, "threads": target.threads}
+
+
+Session = dict[str, Any]
+"""What time_files gave in one process."""
+
+
+def latency_row(sessions: list[Session], index: int) -> dict[str, Any]:
+    """The latency of one file over all its sessions: medians and quartiles of all rounds, each session's own beside them.
+
+    ort_ms, q1_ms, q3_ms; eager_ms; speedup, speedup_q1, speedup_q3 (eager over file, per round); control (A/A: the median ratio of two sessions of
+    one file, the one furthest from 1); rounds; threads; sessions [{speedup, speedup_q1, speedup_q3, ort_ms, control, rounds}].
+    """
+    ms = [v for s in sessions for v in s["files"][index]]
+    eager = [v for s in sessions for v in s["eager"]]
+    speedups = [r for s in sessions for r in ratios(s["eager"], s["files"][index])]
+    single = []
+    for one in sessions:
+        q1, median, q3 = quartiles(ratios(one["eager"], one["files"][index]))
+        control = statistics.median(ratios(one["files"][0], one["control"]))
+        own = {"ort_ms": statistics.median(one["files"][index]), "speedup": median, "speedup_q1": q1, "speedup_q3": q3, "control": control}
+        single.append({k: round(v, 4) for k, v in own.items()} | {"rounds": len(one["files"][index])})
+    q1, median, q3 = quartiles(ms)
+    s1, speedup, s3 = quartiles(speedups)
+    numbers = {
+        "ort_ms": median,
+        "q1_ms": q1,
+        "q3_ms": q3,
+        "eager_ms": statistics.median(eager),
+        "speedup": speedup,
+        "speedup_q1": s1,
+        "speedup_q3": s3,
     }
+    numbers["control"] = max((s["control"] for s in single), key=lambda c: abs(c - 1))
+    row: dict[str, Any] = {k: round(v, 4) for k, v in numbers.items()}
+    return row | {"rounds": len(ms), "threads": sessions[0]["threads"], "sessions": single}
+
+
+def race_row(session: Session, index: int) -> dict[str, Any]:
+    """What a race says of one file: {ort_ms, q1_ms, q3_ms, gain, gain_q1, gain_q3, rounds}; gain is the first file's time over its own, per round."""
+    q1, median, q3 = quartiles(session["files"][index])
+    g1, gain, g3 = quartiles(ratios(session["files"][0], session["files"][index]))
+    numbers = {"ort_ms": median, "q1_ms": q1, "q3_ms": q3, "gain": gain, "gain_q1": g1, "gain_q3": g3}
+    return {k: round(v, 4) for k, v in numbers.items()} | {"rounds": len(session["files"][index])}

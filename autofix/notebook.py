@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from autofix.case import CaseSpec
+from autofix.peak import peak_text
 from autofix.recipe import Fix
 from autofix.search import Repair
 from autofix.signatures import SYMPTOMS
+from autofix.slowness import slow_lines
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Trial
@@ -193,15 +195,24 @@ def details(trial: Trial) -> list[str]:
     """Further facts of a diagnosis that help a reader, `name: value`."""
     shown = ("operator", "op_type", "axis", "needs", "input_set", "sizes", "output", "failed_sets", "node", "signal")
     facts = trial.diagnosis.facts if trial.diagnosis else {}
-    return [f"{name.replace('_', ' ')}: {facts[name]}" for name in shown if facts.get(name)]
+    lines = [f"{name.replace('_', ' ')}: {facts[name]}" for name in shown if facts.get(name)]
+    row = trial.latency or {}
+    if "gain" in row:
+        lines.append(f"raced: {row['ort_ms']:.3g} ms, {row['gain']:.2f}x as fast as the file before ({row['gain_q1']:.2f} to {row['gain_q3']:.2f})")
+    elif "speedup" in row:
+        lines.append(f"measured: {row['ort_ms']:.3g} ms, {row['speedup']:.2f}x eager ({row['speedup_q1']:.2f} to {row['speedup_q3']:.2f})")
+    return lines + slow_lines(facts.get("slow", ""))
 
 
-def latency_view(latency: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The latency table, as text."""
-    if not latency:
+def latency_view(latency: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The latency table, as text: the row over all sessions, one line a session, what it was before, the part of the machine's peak."""
+    if not latency or "speedup" not in latency:
         return None
-    names = ("eager_ms", "ort_ms", "q1_ms", "q3_ms", "speedup", "speedup_q1", "speedup_q3", "control", "rounds", "threads")
-    return {name: figure(latency.get(name), 4) for name in names}
+    names = ("eager_ms", "ort_ms", "q1_ms", "q3_ms", "speedup", "speedup_q1", "speedup_q3", "control", "rounds", "threads", "before_ms")
+    view: dict[str, Any] = {name: figure(latency.get(name), 4) for name in names}
+    keys = ("ort_ms", "speedup", "speedup_q1", "speedup_q3", "control", "rounds")
+    view["sessions"] = [{k: figure(one.get(k), 4) for k in keys} for one in latency.get("sessions", ())]
+    return view | {"peak": peak_text(dict(latency))}
 
 
 def target_lines(target: Target) -> list[str]:
@@ -213,6 +224,10 @@ def target_lines(target: Target) -> list[str]:
         lines.append(f"at most {target.max_latency_ms} ms")
     if target.min_speedup is not None:
         lines.append(f"at least {target.min_speedup}x eager PyTorch")
+    if target.fastest:
+        lines.append("as fast as the strategies make it")
+    if target.max_error is not None:
+        lines.append(f"approximate fixes: a relative error of at most {target.max_error}")
     return [*lines, "allowed: " + ", ".join(["exact", *sorted(e.value for e in target.allow)])]
 
 

@@ -1,19 +1,37 @@
-"""Latency after parity: measure the winner against eager; where a target is missed, race further fixes against it."""
+"""Latency after parity: measure the winner against eager; where a target is missed, add up the fixes that make it faster.
+
+Each step profiles the winner, attempts every fix that a strategy proposes for "too-slow" (verified as always), races what passes against the winner
+in one process, tries all fixes that gained together, and settles between the best ones in several fresh processes. It ends when
+the targets are met (with `fastest`, when no strategy makes it faster), or on budget.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import statistics
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from autofix.elimination import counts_as_gain, ratios
 from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess
+from autofix.latency import Session, latency_row, race_row
+from autofix.peak import peak_text
+from autofix.recipe import Fix, Recipe
 from autofix.search import Repair, Reporter, Search
+from autofix.stacking import Gain, gainers, still_worth, united
+from autofix.strategy import Strategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
-WORTH = 1.05
-"""A gain under 5 % is within what one session differs from another (A/A controls of 0.92 to 1.09 were measured)."""
-ROUNDS = 3
+SESSIONS = 3
+STEPS = 6
+NOTHING_FASTER = "no strategy makes it faster"
+QUICK_SECONDS = 0.2
+NEARLY = 1.15
+MEMORY_SHARE = 0.5
+"""Of a process's memory limit that the files of one race may take; each takes about COPIES times its size when it is open."""
+COPIES = 2.5
 
 
 def meets(latency: dict[str, Any], target: Target) -> bool:
@@ -23,93 +41,249 @@ def meets(latency: dict[str, Any], target: Target) -> bool:
     return target.min_speedup is None or latency["speedup_q1"] >= target.min_speedup
 
 
-def measure(process: CaseProcess, found: Repair, trials: list[Trial], seconds: float) -> list[dict[str, Any]] | None:
-    """Latency rows of these trials' files, interleaved in one process; None where the measuring process died."""
-    folders = [str(found.folders[t.recipe.id]) for t in trials]
-    _, answer, _ = process.ask("latency", files=folders, seconds=seconds)
-    if answer is None or "error" in answer:
-        return None
-    shared = {k: answer[k] for k in ("eager_ms", "control", "rounds", "threads")}
-    return [dict(shared, **row) for row in answer["files"]]
-
-
-def profile(process: CaseProcess, found: Repair, trial: Trial) -> dict[str, str]:
-    """The facts of profile.py for a trial's file; {} where the profiling process died (they only help the proposals)."""
-    _, answer, _ = process.ask("profile", trial=str(found.folders[trial.recipe.id]))
-    return dict(answer["facts"]) if answer is not None and "facts" in answer else {}
-
-
-def race(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> None:
-    """Measure the winner; while a target is missed, try what strategies propose for "too-slow" and keep what is faster."""
-    assert found.winner is not None
-    reporter.stage("measuring latency")
-    rows = measure(process, found, [found.winner], seconds)
-    if rows is None:
-        if found.target.wants_latency:
-            found.winner = replace(
-                found.winner,
-                verdict=Verdict.SLOW,
-                stage=Stage.LATENCY,
-                diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": "latency could not be measured"}),
-            )
-            found.stopped = "latency could not be measured"
-        return
-    found.winner = replace(found.winner, latency=rows[0])
-    if found.target.wants_latency:
-        for _ in range(ROUNDS):
-            if meets(found.winner.latency or {}, found.target) or not improve(process, found, search, seconds, reporter):
-                break
-        if not meets(found.winner.latency or {}, found.target):
-            found.winner = slow(found.winner, found.target)
-            found.stopped = search.out_of_budget() or "no strategy makes it faster"
-    replace_trial(found, found.winner)
-
-
 def slow(trial: Trial, target: Target, facts: dict[str, str] | None = None) -> Trial:
-    """The trial as one that misses its latency target."""
+    """The trial as one that misses its latency target, or could be faster still."""
     row = trial.latency or {}
     wanted = [
         f"at most {target.max_latency_ms} ms" if target.max_latency_ms is not None else "",
         f"at least {target.min_speedup}x eager" if target.min_speedup is not None else "",
+        "the fastest" if target.fastest else "",
     ]
     message = f"{row['ort_ms']:.3g} ms (quartiles {row['q1_ms']:.3g} to {row['q3_ms']:.3g}), {row['speedup']:.2f}x eager"
-    message += f"; wanted {' and '.join(filter(None, wanted))}"
-    return replace(
-        trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message, **(facts or {})})
-    )
+    message += f" ({row['speedup_q1']:.2f} to {row['speedup_q3']:.2f}); wanted {' and '.join(filter(None, wanted))}"
+    message += f"; {peak_text(row)}" if peak_text(row) else ""
+    diagnosis = Diagnosis("too-slow", Stage.LATENCY, {"message": message, **(facts or {})})
+    return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=diagnosis)
 
 
-def replace_trial(found: Repair, trial: Trial) -> None:
-    """Put the measured form of a trial in its place in the list."""
-    found.trials = [trial if t.recipe.id == trial.recipe.id else t for t in found.trials]
+def has_fix(recipe: Recipe, fix: Fix) -> bool:
+    """Whether a recipe contains this very fix."""
+    return any(f.key() == fix.key() for f in recipe.fixes)
 
 
-def improve(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> bool:
-    """One round: attempt every proposal for "too-slow", time those that pass parity together, keep the best."""
-    assert found.winner is not None
-    reporter.stage("profiling by operator")
-    base = slow(found.winner, found.target, profile(process, found, found.winner))
-    entrants: list[Trial] = []
-    candidates = [Candidate(search.extended(found.winner.recipe, fix, strategy), base, fix, strategy) for fix, strategy in search.proposals(base)]
-    for candidate in sorted(candidates, key=search.frontier.rank, reverse=True):
-        if search.out_of_budget() or candidate.recipe.id in search.frontier.seen:
-            continue
-        search.frontier.seen.add(candidate.recipe.id)
-        search.begin(candidate)
-        trial = search.finish(expand=False)
-        if trial.ok:
-            entrants.append(trial)
-    if not entrants:
-        return False
-    reporter.stage(f"racing {len(entrants)} faster candidates")
-    rows = measure(process, found, [found.winner, *entrants], seconds * 2)
-    if rows is None:
-        return False
-    for trial, row in zip(entrants, rows[1:], strict=True):
-        replace_trial(found, replace(trial, latency=row))
-    best = min(range(1, len(rows)), key=lambda i: rows[i]["ort_ms"])
-    if rows[0]["ort_ms"] < rows[best]["ort_ms"] * WORTH:
-        return False
-    replace_trial(found, replace(found.winner, latency=rows[0]))
-    found.winner = replace(entrants[best - 1], latency=rows[best])
-    return True
+def race(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> None:
+    """Measure the winner; while a target is missed, try what strategies propose for "too-slow" and keep what is faster."""
+    Climb(process, found, search, seconds, reporter).run()
+
+
+@dataclass
+class Climb:
+    """One repair's way to its latency target. `seconds` is what one measurement may take."""
+
+    process: CaseProcess
+    found: Repair
+    search: Search
+    seconds: float
+    reporter: Reporter
+    known: dict[str, Gain] = field(default_factory=dict)
+    profiles: dict[str, dict[str, str]] = field(default_factory=dict)
+    first_ms: float = 0.0
+
+    @property
+    def winner(self) -> Trial:
+        """The file that is best so far; it passes parity."""
+        assert self.found.winner is not None
+        return self.found.winner
+
+    @property
+    def target(self) -> Target:
+        """What is wanted."""
+        return self.found.target
+
+    def run(self) -> None:
+        """See the module's docstring."""
+        self.reporter.stage("measuring latency")
+        sessions = self.sessions([self.winner], 1)
+        if sessions and self.target.wants_latency and self.is_near(latency_row(sessions, 0)):
+            sessions += self.sessions([self.winner], SESSIONS - 1)
+        if not sessions:
+            if self.target.wants_latency:
+                diagnosis = Diagnosis("too-slow", Stage.LATENCY, {"message": "latency could not be measured"})
+                self.take(replace(self.winner, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=diagnosis))
+                self.found.stopped = "latency could not be measured"
+            return
+        row = latency_row(sessions, 0)
+        self.first_ms = row["ort_ms"]
+        self.take(replace(self.winner, latency=row))
+        if self.target.wants_latency:
+            self.climb()
+
+    def climb(self) -> None:
+        """Step by step until the target is met or nothing is left; then the verdict."""
+        for _ in range(STEPS):
+            if self.met and not self.target.fastest:
+                break
+            if self.search.out_of_budget() or not self.step():
+                break
+        else:
+            self.found.stopped = f"{STEPS} steps made it faster; no more are taken"
+        if not self.met or self.target.fastest:
+            row = {**(self.winner.latency or {}), **self.peak()}
+            self.take(replace(self.winner, latency=row))
+            self.found.stopped = self.search.out_of_budget() or NOTHING_FASTER
+        if not self.met:
+            self.take(slow(self.winner, self.target, self.profiles.get(self.winner.recipe.id)))
+
+    def is_near(self, row: dict[str, Any]) -> bool:
+        """Whether one session's row meets the target or misses it by no more than sessions differ."""
+        limit = replace(
+            self.target,
+            max_latency_ms=self.target.max_latency_ms * NEARLY if self.target.max_latency_ms is not None else None,
+            min_speedup=self.target.min_speedup / NEARLY if self.target.min_speedup is not None else None,
+        )
+        return meets(row, limit)
+
+    @property
+    def met(self) -> bool:
+        """Whether the winner meets the target."""
+        return meets(self.winner.latency or {}, self.target)
+
+    def step(self) -> bool:
+        """One round of proposals; whether the winner changed."""
+        self.reporter.stage("profiling by operator")
+        base = slow(self.winner, self.target, self.profile())
+        by_key = self.proposals(base)
+        entrants = self.attempts(base, by_key)
+        if not entrants:
+            return False
+        finalists = self.stacked(base, entrants, by_key)
+        return bool(finalists) and self.settle(finalists)
+
+    def proposals(self, base: Trial) -> dict[str, tuple[Fix, Strategy]]:
+        """{key: (fix, strategy)}, best first, without those that are known to bring nothing here."""
+        found = [
+            (Candidate(self.search.extended(base.recipe, fix, strategy), base, fix, strategy), fix, strategy)
+            for fix, strategy in self.search.proposals(base)
+            if still_worth(self.known.get(fix.key()), (base.latency or {})["ort_ms"]) and not has_fix(base.recipe, fix)
+        ]
+        found.sort(key=lambda entry: self.search.frontier.rank(entry[0]), reverse=True)
+        return {fix.key(): (fix, strategy) for _, fix, strategy in found}
+
+    def attempts(self, base: Trial, by_key: dict[str, tuple[Fix, Strategy]]) -> dict[str, Trial]:
+        """{fix's key: trial} of the proposals that pass parity. Ends early where one meets the target with room to spare."""
+        passed: dict[str, Trial] = {}
+        for key, (fix, strategy) in by_key.items():
+            trial = self.attempt(self.search.extended(base.recipe, fix, strategy), base, fix, strategy)
+            if trial is None or not trial.ok:
+                self.known[key] = Gain(key, 0.0, 0.0)
+                continue
+            passed[key] = trial
+            if not self.target.fastest and self.clearly_meets(trial):
+                break
+        return passed
+
+    def attempt(self, recipe: Recipe, base: Trial, fix: Fix | None, strategy: Strategy | None) -> Trial | None:
+        """One trial, its error kept within budget; None where there was none (tried before, or out of budget)."""
+        from autofix.approximate import within_budget
+
+        if self.search.out_of_budget():
+            return None
+        if recipe.id in self.search.frontier.seen:
+            known = self.search.by_id.get(recipe.id)
+            return known if known is not None and known.ok else None
+        self.search.frontier.seen.add(recipe.id)
+        self.search.begin(Candidate(recipe, base, fix, strategy))
+        return within_budget(self.search, self.search.finish(expand=False))
+
+    def clearly_meets(self, trial: Trial) -> bool:
+        """Whether a short measurement passes the target by a tenth."""
+        session = self.timed([trial], QUICK_SECONDS, racing=False)
+        if session is None:
+            return False
+        row = latency_row([session], 0)
+        easier = {"ort_ms": row["ort_ms"], "q3_ms": row["q3_ms"] * 1.1, "speedup_q1": row["speedup_q1"] / 1.1}
+        return meets(easier, self.target)
+
+    def stacked(self, base: Trial, entrants: dict[str, Trial], by_key: dict[str, tuple[Fix, Strategy]]) -> list[Trial]:
+        """The finalists: the best entrant, and the recipe of all that gained where it passes."""
+        gains = self.raced(base, entrants)
+        if not gains:
+            return []
+        best = entrants[gains[0].key]
+        if len(gains) == 1:
+            return [best]
+        recipe = united(best.recipe, [by_key[g.key] for g in gains[1:]], self.search)
+        whole = self.attempt(recipe, best, None, None) if recipe.id != best.recipe.id else None
+        if whole is not None and whole.ok:
+            return [best, whole]
+        for gain in gains[1:]:  # together they do not pass: one after the other
+            fix, strategy = by_key[gain.key]
+            longer = self.attempt(united(best.recipe, [(fix, strategy)], self.search), best, fix, strategy)
+            if longer is not None and longer.ok:
+                session = self.timed([best, longer], self.seconds, racing=True)
+                if session is not None and race_row(session, 1)["gain"] > 1.01:
+                    best = longer
+        return [best]
+
+    def raced(self, base: Trial, entrants: dict[str, Trial]) -> list[Gain]:
+        """Race the entrants against the winner, as many at a time as memory holds; those that gained, best first."""
+        self.reporter.stage(f"racing {len(entrants)} candidate{'s' if len(entrants) != 1 else ''}")
+        keys = list(entrants)
+        at_once = self.files_at_once(base)
+        for start in range(0, len(keys), at_once):
+            some = keys[start : start + at_once]
+            session = self.timed([self.winner, *(entrants[k] for k in some)], self.seconds * 2, racing=True)
+            if session is None:
+                continue
+            for i, key in enumerate(some, 1):
+                row = race_row(session, i)
+                self.replace_trial(replace(entrants[key], latency=row))
+                entrants[key] = replace(entrants[key], latency=row)
+                self.known[key] = Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1))
+        return gainers([self.known[k] for k in keys if k in self.known])
+
+    def settle(self, finalists: list[Trial]) -> bool:
+        """Measure winner and finalists in several processes; whether one of them counts as faster. It becomes the winner then."""
+        self.reporter.stage(f"confirming in {SESSIONS} sessions")
+        sessions = self.sessions([self.winner, *finalists], SESSIONS)
+        if not sessions:
+            return False
+        places = range(1, len(finalists) + 1)
+        best = max(places, key=lambda i: statistics.median(r for s in sessions for r in ratios(s["files"][0], s["files"][i])))
+        if not counts_as_gain([ratios(s["files"][0], s["files"][best]) for s in sessions]):
+            return False
+        self.replace_trial(replace(self.winner, latency=latency_row(sessions, 0)))
+        for i, trial in enumerate(finalists, 1):
+            self.replace_trial(replace(trial, latency=latency_row(sessions, i)))
+        self.found.winner = replace(finalists[best - 1], latency={**latency_row(sessions, best), "before_ms": round(self.first_ms, 4)})
+        self.take(self.winner)
+        return True
+
+    def sessions(self, trials: list[Trial], count: int) -> list[Session]:
+        """Times of these trials' files beside eager's, each session in a process of its own; [] where one died."""
+        found = [self.timed(trials, self.seconds, racing=False) for _ in range(count)]
+        return [s for s in found if s is not None] if all(s is not None for s in found) else []
+
+    def timed(self, trials: list[Trial], seconds: float, racing: bool) -> Session | None:
+        """Times of these trials' files in one process, None where it died."""
+        folders = [str(self.found.folders[t.recipe.id]) for t in trials]
+        _, answer, _ = self.process.ask("latency", files=folders, seconds=seconds, racing=racing)
+        return None if answer is None or "error" in answer else dict(answer)
+
+    def profile(self) -> dict[str, str]:
+        """The facts of profile.py for the winner's file; {} where that process died (they only help the proposals)."""
+        _, answer, _ = self.process.ask("profile", trial=str(self.found.folders[self.winner.recipe.id]))
+        facts = dict(answer["facts"]) if answer is not None and "facts" in answer else {}
+        self.profiles[self.winner.recipe.id] = facts
+        return facts
+
+    def peak(self) -> dict[str, float]:
+        """The facts of peak.py; {} where they could not be had."""
+        _, answer, _ = self.process.ask("peak")
+        return dict(answer["facts"]) if answer is not None and "facts" in answer else {}
+
+    def files_at_once(self, base: Trial) -> int:
+        """How many files of this size one process may hold beside the winner's two sessions."""
+        folder: Path = self.found.folders[base.recipe.id]
+        size = sum(f.stat().st_size for f in folder.glob("model.onnx*")) / 2**20
+        return max(1, int(self.process.limits.memory_mb * MEMORY_SHARE / max(size * COPIES, 1.0)) - 2)
+
+    def take(self, trial: Trial) -> None:
+        """Make this form of the winner the one that is shown."""
+        self.found.winner = trial
+        self.replace_trial(trial)
+
+    def replace_trial(self, trial: Trial) -> None:
+        """Put the measured form of a trial in its place in the list."""
+        self.found.trials = [trial if t.recipe.id == trial.recipe.id else t for t in self.found.trials]
+        self.search.by_id[trial.recipe.id] = trial

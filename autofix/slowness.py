@@ -101,3 +101,18 @@ def window_cause(row: Row, node: Any, graph: Graph) -> str:
     if groups > 1 and weight is not None and math.prod(weight.dims[1:2]) == 1:
         return "depthwise-conv"
     return "not-nchwc" if len(kernel) == 2 and not row.kernel.startswith("nchwc:") else ""
+
+
+def slow_lines(text: str, most: int = 5) -> list[str]:
+    """The costliest operators of a profile (the fact `slow`), a line each, for a log."""
+    import json
+
+    lines = []
+    for row in json.loads(text or "[]")[:most]:
+        eager = f", PyTorch {row['eager_ms']:.3g} ms" if row.get("eager_ms") is not None else ""
+        operator = f" for {row['operator']}" if row.get("operator") else ""
+        where = f" at {row['file'].rpartition('/')[2]}:{row['line']}" if row.get("file") else ""
+        many = f"{row['count']}x " if row.get("count", 1) > 1 else ""
+        why = f": {row['why']}" if row.get("why") else ""
+        lines.append(f"{many}{row['op_type']} ({row['node']}){operator}{where}: {row['ms']:.3g} ms, {row['share']:.0%} of the run{eager}{why}")
+    return lines

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autofix.peak import peak_text
 from autofix.recipe import Recipe
 from autofix.search import Repair
 from autofix.strategy import Strategy
@@ -83,11 +84,15 @@ def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) 
     if not winner.recipe.fixes:
         rows.append(("recipe", "none: the stock export passes"))
     rows.append(("parity", parity_line(winner)))
-    if winner.latency:
+    if winner.latency and "speedup" in winner.latency:
         row = winner.latency
         speed = f"{row['ort_ms']:.3g} ms, eager PyTorch {row['eager_ms']:.3g} ms: {row['speedup']:.2f}x"
         speed += f" (quartiles {row['speedup_q1']:.2f} to {row['speedup_q3']:.2f})"
         rows.append(("latency", speed))
+        if "before_ms" in row:
+            rows.append((" ", f"the file that first passed parity took {row['before_ms']:.3g} ms"))
+        if winner.ok and peak_text(row):
+            rows.append((" ", peak_text(row)))
     if not winner.ok and winner.diagnosis is not None:
         rows.append(("missed", winner.diagnosis.facts.get("message", winner.diagnosis.symptom)))
     return rows
