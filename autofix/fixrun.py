@@ -105,14 +105,19 @@ def find_model_file(plan: FixPlan, named: str, script: str) -> str:
 
 
 def resized_leaf(value: Any, wanted: Any) -> Any:
-    """A leaf repeated or cut to another shape, axis by axis; a number becomes the wanted one."""
+    """A leaf repeated or cut to another shape, axis by axis; a number becomes the wanted one.
+
+    What rises along an axis (offsets, boundaries) still rises afterwards: operators that need that are undefined on anything else.
+    """
     if not isinstance(value, torch.Tensor):
         return type(value)(wanted) if isinstance(wanted, (bool, int, float)) else value
     for axis, size in enumerate(wanted):
         if value.shape[axis] != size:
             if value.shape[axis] == 0:
                 raise ValueError("an empty axis can't be repeated")
+            rises = value.shape[axis] > 1 and not value.is_complex() and value.dtype != torch.bool and bool((value.diff(dim=axis) >= 0).all())
             value = value.index_select(axis, torch.arange(int(size)) % value.shape[axis])
+            value = value.sort(dim=axis).values if rises else value
     return value
 
 

@@ -489,3 +489,15 @@ def test_fix_py_reproduces_a_repair_without_autofix(tmp_path: Path) -> None:
     assert not (out / "model.onnx").exists()
     done = run_fix("nowhere.py")
     assert done.returncode == 1 and "no model file" in done.stderr
+
+
+def test_resized_offsets_still_rise() -> None:
+    import torch
+
+    from autofix.fixrun import resized_leaf
+
+    assert resized_leaf(torch.tensor([0, 3, 5]), [5]).tolist() == [0, 0, 3, 3, 5]
+    assert resized_leaf(torch.tensor([0.0, 0.5, 0.25]), [5]).tolist() == [0.0, 0.5, 0.25, 0.0, 0.5]
+    assert resized_leaf(torch.tensor([[1, 2], [0, 4]]), [3, 3]).tolist() == [[1, 1, 2], [0, 0, 4], [1, 1, 2]]
+    assert resized_leaf(torch.tensor([True, False]), [3]).tolist() == [True, False, True]
+    assert resized_leaf(2, 7) == 7
