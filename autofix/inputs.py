@@ -19,6 +19,7 @@ from autofix.classes import class_leaf, past_range_integers, source_constants, w
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests
+from autofix.multiples import multiple_sets
 from autofix.nonfinite import nonfinite_sets
 from autofix.sizes import size_sets
 from autofix.values import VALUE_CLASSES, LeafPlan, fresh_leaf, make_plans
@@ -164,6 +165,7 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
     size_sets(explorer)
     number_sets(explorer)
     integer_sets(explorer)
+    multiple_sets(explorer)
     nonfinite_sets(explorer)
     flip_tests(explorer, watch)
     random_search(explorer)

@@ -30,6 +30,17 @@ SPREADERS_NAMES = (
 )
 SPREADERS = frozenset(SPREADERS_NAMES.split())
 """Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
+MOVERS_NAMES = (
+    "alias as_strided cat clone constant_pad_nd copy detach diag_embed diagonal expand flip gather index index_select lift_fresh masked_select "
+    "narrow permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d repeat repeat_interleave replication_pad1d "
+    "replication_pad2d reshape roll rot90 scatter select select_scatter slice slice_scatter split split_with_sizes squeeze stack t take tile "
+    "transpose tril triu unbind unfold unsafe_split unsafe_split_with_sizes unsafe_view unsqueeze view reshape_alias to_copy"
+)
+MOVERS = frozenset(MOVERS_NAMES.split())
+"""Operators that only move elements."""
+BY_FORMULA_NAMES = "gelu silu mish hardswish celu elu selu softplus log_sigmoid_forward sinc erfinv digamma lgamma i0 exp2"
+BY_FORMULA = frozenset(BY_FORMULA_NAMES.split())
+"""Functions of one element whose value at infinity depends on how the formula is written down; PyTorch does not say."""
 
 
 def nonfinite_sets(explorer: Explorer) -> None:
@@ -65,14 +76,15 @@ def given_odd_leaves(explorer: Explorer) -> set[str]:
 
 
 def nan_matters(explorer: Explorer, one: Candidate) -> bool:
-    """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them."""
+    """Whether single NaN reach an operator whose treatment of them is part of its meaning, before a product or a sum spreads them; or
+    whether nothing but functions of single elements and moves of elements sees them, so that each has its place in the outputs."""
 
     def is_real(value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.is_floating_point()
 
     odd_leaves = {n for n, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())}
     given = bool(odd_leaves & given_odd_leaves(explorer))
-    found, grouped = [given], [False]
+    found, grouped, apart = [given], [False], [True]
     marks = [torch.isfinite(v) for _, v in one.leaves if is_real(v) and not bool(torch.isfinite(v).all())]
 
     def is_input(value: Any) -> bool:
@@ -95,6 +107,9 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
             grouped[0] |= bool(odd) and name in NO_ORDER
+            known = name.lstrip("_") in MOVERS or name in NAN_OPERATORS or (torch.Tag.pointwise in func.tags and name not in BY_FORMULA)
+            if any(not bool(torch.isfinite(v).all()) for v in tensors) and not (known and not made_whole(name, kwargs)):
+                apart[0] = False
             out = func(*args, **(kwargs or {}))
             if odd and name not in SPREADERS:
                 for value in out if isinstance(out, (list, tuple)) else (out,):
@@ -107,4 +122,10 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
             explorer.eager.call(one.leaves)
     except Exception:
         return found[0] and (given or not grouped[0])
-    return found[0] and (given or not grouped[0])
+    return (found[0] or apart[0]) and (given or not grouped[0])
+
+
+def made_whole(name: str, kwargs: Any) -> bool:
+    """Whether an operator turns reals into whole numbers: what NaN becomes there is left open by C."""
+    dtype = (kwargs or {}).get("dtype")
+    return name == "_to_copy" and dtype is not None and not dtype.is_floating_point and dtype is not torch.bool

@@ -231,7 +231,8 @@ def finish_set(
     """The record of one call with its float64 outputs or noise floor, and why it is ill-conditioned (or "").
 
     Round-off is tried once (shake.py): a set on which outputs jump, or move by more than a quarter of what parity allows while float64
-    says that they are accurate, is on a knife edge. Where the example itself moves as much, that is the model's own condition.
+    says that they are accurate, is on a knife edge, unless every operator has one right result (IEEE 754). Where the example itself moves
+    as much, that is the model's own condition.
     """
     from autofix.conditioning import KNIFE_EDGE, disagreement, gap_text
     from autofix.inputs import symbol_sizes
@@ -246,7 +247,7 @@ def finish_set(
         why = gap_text(gap) if gap > KNIFE_EDGE else ""
         outputs64 = [v for _, v in wide] if len(wide) == len(call.outputs) else None
     if anchor and not eager.mutated_buffers and eager.bytes < 200 * 2**20 and call.seconds < BIG_SECONDS and kind != "nonfinite":
-        change, ties = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2)
+        change, met = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2)
         if change is None:
             why = why or "outputs jump when results move by one unit in the last place"
         elif change:
@@ -257,7 +258,9 @@ def finish_set(
                 why = why or f"round-off alone moves the outputs by {ratio:.1g} times what is allowed"
             if wide is None:
                 noise = [v for _, v in change]
-        advisory = advisory or (ties and one.origin == "generated")
+        advisory = advisory or (met.ties and one.origin == "generated")
+        if why and change and not met.rounds:  # every result is the only right one in float32: float64 answers another question
+            why, outputs64 = "", None
     here, there = symbol_sizes(eager.case.axes, eager.example), symbol_sizes(eager.case.axes, leaves)
     sizes = {s: n for s, n in there.items() if here.get(s) != n}
     args, kwargs = eager.arguments(leaves, template)

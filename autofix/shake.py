@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from autofix.nonfinite import MOVERS
+
 if TYPE_CHECKING:
     from autofix.eager import Eager, Leaves
 
@@ -24,17 +26,26 @@ ROUNDED_NAMES = (
 ROUNDED = frozenset(ROUNDED_NAMES.split())
 """Operators whose last bit depends on the implementation. Sums and products of two elements do not (IEEE 754), and whole-number results are
 taken to be exact: so thresholds and ties keep their meaning."""
+IEEE_NAMES = (
+    "add sub rsub mul div sqrt neg abs floor ceil round trunc frac fmod remainder floor_divide sign sgn where maximum minimum fmax fmin clamp "
+    "clamp_min clamp_max amax amin max min sort argsort relu hardtanh threshold zeros ones full empty zeros_like ones_like full_like empty_like "
+    "arange scalar_tensor fill zero masked_fill nan_to_num copysign heaviside"
+)
+IEEE = frozenset(IEEE_NAMES.split())
+"""Operators with one right result for each operand."""
 TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
 """Operators for which PyTorch does not say which of equal entries it takes."""
 
 
 class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from."""
+    """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from, `rounds` whether any result
+    could be rounded otherwise."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.rng = torch.Generator().manual_seed(seed)
         self.ties = False
+        self.rounds = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         parts = str(func).split(".")
@@ -51,7 +62,11 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         base = name.rstrip("_") if not name.startswith("_") else name
         if base not in ROUNDED:
+            parts_out = out if isinstance(out, (tuple, list)) else (out,)
+            makes_reals = any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in parts_out)
+            self.rounds |= makes_reals and base.lstrip("_") not in MOVERS and base not in IEEE
             return out
+        self.rounds = True
         if isinstance(out, torch.Tensor):
             if name.endswith("_") and not name.startswith("_"):  # in place: its result is the argument itself
                 moved = self.moved(out)
@@ -71,33 +86,36 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return torch.where((value == value.round()) | ~torch.isfinite(value), value, value * (1 + step))
 
 
-def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, bool]:
-    """([(name, largest change of each element)], whether ties were broken); None where an integer, a shape or a NaN changes; an empty list where
+def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, Shake]:
+    """([(name, largest change of each element)], what the shaking met); None where an integer, a shape or a NaN changes; an empty list where
     the model does not run like this."""
+    met = Shake()
     floor = [torch.zeros(v.shape, dtype=torch.float64) for _, v in outputs]
-    ties = False
     for seed in range(draws):
         shake = Shake(seed + 1)
         try:
             with shake:
                 moved = eager.call(leaves, None, template).outputs
         except Exception:
-            return [], shake.ties
-        ties |= shake.ties
+            met.ties |= shake.ties
+            met.rounds = True
+            return [], met
+        met.ties |= shake.ties
+        met.rounds |= shake.rounds
         if len(moved) != len(outputs):
-            return None, ties
+            return None, met
         for i, ((_, a), (_, b)) in enumerate(zip(outputs, moved, strict=True)):
             if a.shape != b.shape:
-                return None, ties
+                return None, met
             if not a.is_floating_point():
                 if not torch.equal(a, b):
-                    return None, ties
+                    return None, met
                 continue
             x, y = a.double(), b.double()
             if not torch.equal(torch.isnan(x), torch.isnan(y)):
-                return None, ties
+                return None, met
             floor[i] = torch.maximum(floor[i], torch.nan_to_num((x - y).abs(), nan=0.0, posinf=0.0))
-    return [(n, f) for (n, _), f in zip(outputs, floor, strict=True)], ties
+    return [(n, f) for (n, _), f in zip(outputs, floor, strict=True)], met
 
 
 def shaken_ratio(outputs: Leaves, change: Leaves) -> float:

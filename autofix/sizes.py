@@ -229,14 +229,15 @@ def smallest_sizes(explorer: Explorer, one: Candidate, group: list[str]) -> None
 
 
 def empty_sizes(explorer: Explorer) -> None:
-    """Size 0 of each axis that may count nothing: detections, points, nodes; not batch or time. It counts against a file where the symbol leads
-    its tensors (a list of things) or where forward takes another path there; elsewhere it is advisory, and left out where a recurrent
-    layer would take the process down. A source that tests sizes for 0 means them to occur, whatever the axis is called."""
+    """Size 0 of each axis that may count nothing: detections, points, nodes; not batch or time, but for recurrent layers, which take ONNX
+    Runtime's whole process down. It counts against a file where the symbol leads its tensors (a list of things) or where forward takes
+    another path there; elsewhere it is advisory, and left out where it would end the process. A source that tests sizes for 0 means
+    them to occur, whatever the axis is called."""
     tested = any(EMPTY_TEST.search(text) for text in explorer.eager.case.sources.values())
     recurrent = any(name in explorer.facts["modules"] for name in ("LSTM", "GRU", "RNN"))
     for symbol in explorer.sizes:
         leads = all(axis == 0 for plan in explorer.plans for axis, s in plan.axes.items() if s == symbol)
-        if not tested and (NEVER_EMPTY.fullmatch(symbol) or (recurrent and not leads)):
+        if not tested and (not leads if recurrent else NEVER_EMPTY.fullmatch(symbol)):
             continue
         one = try_sizes(explorer, f"{symbol}=0", {**explorer.sizes, symbol: 0}, kind="empty")
         if one is not None and one.sizes.get(symbol) == 0:  # else integers have tied it to another size

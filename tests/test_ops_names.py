@@ -9,6 +9,7 @@ import torch
 from autofix.surgery.ops_bits import BIT_DECOMPOSITIONS
 from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS
 from autofix.surgery.ops_linalg import LINALG_DECOMPOSITIONS
+from autofix.surgery.ops_moves import MOVE_DECOMPOSITIONS
 from autofix.surgery.ops_nan import NAN_TRANSLATIONS
 from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
 from autofix.surgery.ops_order import ORDER_DECOMPOSITIONS
@@ -33,6 +34,7 @@ TABLES = {
         **REDUCTION_DECOMPOSITIONS,
         **AVERAGE_DECOMPOSITIONS,
         **PRODUCT_DECOMPOSITIONS,
+        **MOVE_DECOMPOSITIONS,
         **NAN_TRANSLATIONS,
     },
 }

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from autofix.surgery.ops_bits import is_negative
+from autofix.surgery.ops_powers import power, power_by_number
 from autofix.surgery.ops_special import expm1_double, log1p_double, result_dtype
 
 
@@ -218,9 +219,12 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
 
 
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
-    """aten.div.Tensor_mode and .Scalar_mode: "floor" of reals, "trunc" of whole numbers (the exporter divides them as float32)."""
+    """aten.div.Tensor_mode and .Scalar_mode: "floor" of reals, both of whole numbers (the exporter divides them as float32)."""
     other = y if isinstance(y, Tensor) else torch.full((), y)
-    if rounding_mode == "trunc" and not any(t.dtype.is_floating_point or t.dtype == torch.bool for t in (x, other)):
+    whole = not any(t.dtype.is_floating_point or t.dtype == torch.bool for t in (x, other))
+    if rounding_mode == "floor" and whole:
+        return torch.floor_divide(x, y)
+    if rounding_mode == "trunc" and whole:
         down = torch.floor_divide(x, y)
         return down + (((x < 0) != (other < 0)) & (torch.remainder(x, y) != 0)).to(down.dtype)
     if rounding_mode != "floor" or not x.dtype.is_floating_point:
@@ -285,26 +289,6 @@ def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
 def selu(x: Tensor) -> Tensor:
     """aten.selu."""
     return elu(x, 1.6732632423543772, 1.0507009873554805)
-
-
-def promoted_power(x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
-    """Base and exponent in the dtype of the result, where they are not there yet."""
-    dtype = torch.result_type(x, y)
-    a = x.to(dtype) if isinstance(x, Tensor) else torch.full((), x, dtype=dtype)
-    b = y.to(dtype) if isinstance(y, Tensor) else torch.full((), y, dtype=dtype)
-    same = isinstance(x, Tensor) and isinstance(y, Tensor) and x.dtype == y.dtype
-    return None if same else (a, b)
-
-
-def power(x: Any, y: Any) -> Tensor:
-    """aten.pow.Tensor_Tensor with two dtypes, aten.pow.Scalar and aten.pow.Tensor_Scalar of integers."""
-    pair = promoted_power(x, y)
-    return NotImplemented if pair is None else torch.pow(pair[0], pair[1])
-
-
-def power_by_number(x: Tensor, y: float) -> Tensor:
-    """aten.pow.Tensor_Scalar of an integer tensor to a fractional number."""
-    return NotImplemented if x.dtype.is_floating_point or isinstance(y, int) else power(x, y)
 
 
 NUMERIC_DECOMPOSITIONS = {

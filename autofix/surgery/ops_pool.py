@@ -18,7 +18,8 @@ def windows(size: int, count: int) -> tuple[Tensor, Tensor]:
     each = torch.arange(count)
     start = torch.div(each * size, count, rounding_mode="floor")
     end = torch.div((each + 1) * size + count - 1, count, rounding_mode="floor")
-    longest = (size + count - 1) // count + 1
+    bins = torch.sym_max(count, 1)  # type: ignore[no-untyped-call]
+    longest = (size + bins - 1) // bins + 1
     places = start.unsqueeze(-1) + torch.arange(longest)
     inside = places < end.unsqueeze(-1)
     return torch.where(inside, places, start.unsqueeze(-1)), inside

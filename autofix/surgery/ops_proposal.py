@@ -40,11 +40,13 @@ def operator_key(name: str) -> str:
 def operators_to_replace(evidence: Evidence, names: Iterable[str]) -> list[str]:
     """Those of `names` (ATen names that a family can replace) that the model runs, the failing one included, sorted.
 
-    Empty where another family's operator is at fault.
+    Empty where another family's operator is at fault. An operator that eager mode does not run is a step of some other's decomposition and
+    rules none out.
     """
     known = {name: operator_key(name) for name in names}
     failing = operator_key(evidence.fact("operator")) if evidence.fact("operator") else ""
-    if failing and failing not in known.values():
+    ran = {operator_key(name) for name in evidence.operators}
+    if failing and failing not in known.values() and (failing in ran or not evidence.diagnosis.symptom.startswith("mismatch")):
         return []
-    used = {operator_key(name) for name in evidence.operators} | {failing}
+    used = ran | {failing}
     return sorted(name for name, key in known.items() if key in used)

@@ -28,6 +28,7 @@ FAULTY = (
     "aten.binary_cross_entropy.default",
     "aten.binary_cross_entropy_with_logits.default",
     "aten.cross_entropy_loss.default",
+    "aten.diagonal.default",
     "aten.div.Scalar_mode",
     "aten.div.Tensor_mode",
     "aten.expm1.default",
@@ -41,6 +42,7 @@ FAULTY = (
     "aten.log_sigmoid_forward.default",
     "aten.logaddexp.default",
     "aten.logaddexp2.default",
+    "aten.logit.default",
     "aten.mean.default",
     "aten.mean.dim",
     "aten.pow.Scalar",
@@ -59,6 +61,7 @@ FAULTY = (
     "aten.special_xlog1py.self_scalar",
     "aten.sum.default",
     "aten.sum.dim_IntList",
+    "aten.trace.default",
     "aten.var.correction",
     "aten.xlogy.Scalar_Other",
     "aten.xlogy.Scalar_Self",
@@ -234,13 +237,14 @@ class CarefulNumerics(ProgramStrategy):
     @staticmethod
     def apply(plan: Any, *, operators: list[str]) -> Any:
         from autofix.surgery.ops_constants import EXACT_CONSTANTS
+        from autofix.surgery.ops_moves import MOVE_DECOMPOSITIONS
         from autofix.surgery.ops_nan import NAN_TRANSLATIONS
         from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
         from autofix.surgery.ops_pool import AVERAGE_DECOMPOSITIONS
         from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
         from autofix.surgery.ops_scan import PRODUCT_DECOMPOSITIONS
 
-        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS, **PRODUCT_DECOMPOSITIONS}
+        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS, **PRODUCT_DECOMPOSITIONS, **MOVE_DECOMPOSITIONS}
         decomposed = {name: known[name] for name in operators if name in known}
         translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
         if not decomposed and not translated:
