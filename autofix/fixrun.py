@@ -147,7 +147,8 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
     outputs64 = [v for _, v in wide] if wide is not None and len(wide) == len(call.outputs) else None
     change, ties = None, False
     if not plan.mutated_buffers and eager.pristine is not None and (outputs64 is None or not own):
-        change, ties = shaken_change(eager, leaves, call.outputs, template, draws=2)
+        change, met = shaken_change(eager, leaves, call.outputs, template, draws=2)
+        ties = met.ties
         if not own and (change is None or ties):
             raise ValueError("round-off decides the outputs")
     args, kwargs = eager.arguments(leaves, template)

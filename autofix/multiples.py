@@ -24,13 +24,13 @@ def multiple_sets(explorer: Explorer) -> None:
     steps = torch.tensor([*(abs(c) for c in explorer.floats[:6]), 0.1, 0.3, 0.7, 3.0])
     pairs: list[tuple[LeafPlan, LeafPlan | None]] = [(a, b) for a in floats for b in floats if a is not b] + [(a, None) for a in floats]
     for a, b in pairs[:6]:
-        shape = a.example.shape if b is None else torch.broadcast_shapes(a.example.shape, b.example.shape) if can_meet(a, b) else None
+        shape = list(a.example.shape) if b is None else common_shape(a, b)
         if shape is None:
             continue
         for name, reach in (("multiples", 20), ("large multiples", 10_000_000)):
             step = steps[torch.randint(0, len(steps), shape if b is None else b.example.shape, generator=explorer.rng)]
             step = step if b is None or b.low >= 0 else step * (1 - 2 * (torch.rand(step.shape, generator=explorer.rng) < 0.5).float())
-            if b is not None and a.example.shape != shape:
+            if b is not None and list(a.example.shape) != shape:
                 step = step.reshape(-1)[0].expand(step.shape).clone()
             count = torch.randint(0 if a.low >= 0 else -reach, reach + 1, a.example.shape, generator=explorer.rng)
             value = count * (step if step.shape == a.example.shape else step.reshape(-1)[0])
@@ -41,10 +41,10 @@ def multiple_sets(explorer: Explorer) -> None:
                 one.must = True
 
 
-def can_meet(a: LeafPlan, b: LeafPlan) -> bool:
-    """Whether two leaves' shapes broadcast."""
+def common_shape(a: LeafPlan, b: LeafPlan) -> list[int] | None:
+    """The shape that two leaves broadcast to, or None."""
     try:
-        torch.broadcast_shapes(a.example.shape, b.example.shape)
+        shape = torch.broadcast_shapes(a.example.shape, b.example.shape)  # type: ignore[no-untyped-call]
     except RuntimeError:
-        return False
-    return True
+        return None
+    return list(shape)

@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autofix.classes import nonfinite_leaf, odd_places, zero_beside
+from autofix.shake import MOVERS
 from autofix.values import fresh_leaf
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ SPREADERS_NAMES = (
 )
 SPREADERS = frozenset(SPREADERS_NAMES.split())
 """Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
-MOVERS_NAMES = (
-    "alias as_strided cat clone constant_pad_nd copy detach diag_embed diagonal expand flip gather index index_select lift_fresh masked_select "
-    "narrow permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d repeat repeat_interleave replication_pad1d "
-    "replication_pad2d reshape roll rot90 scatter select select_scatter slice slice_scatter split split_with_sizes squeeze stack t take tile "
-    "transpose tril triu unbind unfold unsafe_split unsafe_split_with_sizes unsafe_view unsqueeze view reshape_alias to_copy"
-)
-MOVERS = frozenset(MOVERS_NAMES.split())
-"""Operators that only move elements."""
 BY_FORMULA_NAMES = "gelu silu mish hardswish celu elu selu softplus log_sigmoid_forward sinc erfinv digamma lgamma i0 exp2"
 BY_FORMULA = frozenset(BY_FORMULA_NAMES.split())
 """Functions of one element whose value at infinity depends on how the formula is written down; PyTorch does not say."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from autofix.nonfinite import MOVERS
-
 if TYPE_CHECKING:
     from autofix.eager import Eager, Leaves
 
@@ -33,6 +31,14 @@ IEEE_NAMES = (
 )
 IEEE = frozenset(IEEE_NAMES.split())
 """Operators with one right result for each operand."""
+MOVERS_NAMES = (
+    "alias as_strided cat clone constant_pad_nd copy detach diag_embed diagonal expand flip gather index index_select lift_fresh masked_select "
+    "narrow permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d repeat repeat_interleave replication_pad1d "
+    "replication_pad2d reshape roll rot90 scatter select select_scatter slice slice_scatter split split_with_sizes squeeze stack t take tile "
+    "transpose tril triu unbind unfold unsafe_split unsafe_split_with_sizes unsafe_view unsqueeze view reshape_alias to_copy"
+)
+MOVERS = frozenset(MOVERS_NAMES.split())
+"""Operators that only move elements."""
 TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
 """Operators for which PyTorch does not say which of equal entries it takes."""
 
