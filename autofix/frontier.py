@@ -1,6 +1,7 @@
 """The recipes yet to be tried, ranked anew whenever one is taken: what has just failed counts at once.
 
-A candidate's rank is how far its parent came x the probability that its fix cures the parent's symptom / the expected seconds.
+A candidate's rank is how far its parent came x the probability that its fix cures the parent's symptom / the expected seconds, by the
+index rule for independent tries with costs (Simon and Kadane 1975).
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from autofix.ranking import PLAIN_TRIAL_SECONDS
 from autofix.recipe import Fix, Recipe
 from autofix.strategy import Strategy
 from autofix.trial import Diagnosis, Stage, Trial
 
-PLAIN_TRIAL_SECONDS = 2.0
+OVERHEAD_SECONDS = 2.0
+"""What a trial costs beyond its own seconds: its files, its line in a log that someone reads. Without it, three hopeless tries of a tenth of a
+second each come before one of a second that is likely to help; with it, replays need 2 trials in the median, at no greater cost."""
 LENGTH_DISCOUNT = 0.9
 """Each fix that a recipe has already makes a further one worth this much less: short recipes are easier to review."""
 
@@ -95,7 +99,7 @@ class Frontier:
         chance = self.ranker.probability(one.strategy.name, one.parent.diagnosis, self.case_id, one.capture, one.strategy.prior)
         seconds = self.ranker.seconds(one.strategy.name, PLAIN_TRIAL_SECONDS + one.strategy.cost)
         progress = (one.parent.stage + 1) / (Stage.DONE + 1)
-        return progress * chance / seconds * float(LENGTH_DISCOUNT ** len(one.parent.recipe.fixes)) - one.place * 1e-9
+        return progress * chance / (seconds + OVERHEAD_SECONDS) * float(LENGTH_DISCOUNT ** len(one.parent.recipe.fixes)) - one.place * 1e-9
 
     def pop(self) -> Candidate:
         """Take the best candidate out."""

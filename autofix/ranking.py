@@ -1,7 +1,7 @@
 """How likely a strategy is to cure a symptom, and how long it takes, learned from recorded outcomes.
 
-p = (s + k p_parent) / (n + k) with k = 2, recursively over: the same case and symptom; symptom, operator and capture mode;
-symptom; strategy; and at the root (S + 2.5 prior) / (N + 2.5), which is (S + 0.3) / (N + 2.5) for a prior of 0.12. Counts made under
+p = (s + k p_parent) / (n + k) with k = 2, recursively over: the same case and symptom; the same family (family.py) and symptom; symptom,
+operator and capture mode; symptom; strategy; and at the root (S + 2.5 prior) / (N + 2.5), which is (S + 0.3) / (N + 2.5) for a prior of 0.12. Counts made under
 other minor versions of torch or ONNX Runtime weigh half for each version in between, at most six halvings.
 """
 
@@ -20,6 +20,8 @@ K = 2.0
 ROOT = 2.5
 PASS, PROGRESS, SIDEWAYS = 1.0, 0.6, 0.3
 MAX_HALVINGS = 6
+PLAIN_TRIAL_SECONDS = 2.0
+"""What a trial of a small model takes where nothing is known."""
 _NOT_SIDEWAYS = ("nothing-to-do", "apply-error", "crash", "timeout", "out-of-memory")
 
 Counts = Iterable[tuple[str, str, int, int, int]]
@@ -107,10 +109,11 @@ def gain_of(trial: Trial, parent: Trial | None) -> float:
     return SIDEWAYS if now != before else 0.0
 
 
-def keys_of(diagnosis: Diagnosis, case_id: str, capture: str) -> tuple[str, str, str, str]:
+def keys_of(diagnosis: Diagnosis, case_id: str, capture: str, family: str = "") -> tuple[str, ...]:
     """From the root to the most particular; migrations.KEYS says the same in SQL."""
     symptom = diagnosis.symptom
-    return "*", f"symptom {symptom}", f"kind {symptom} {capture} {operator_of(diagnosis)}", f"case {case_id} {symptom}"
+    within = (f"family {family} {symptom}",) if family else ()
+    return "*", f"symptom {symptom}", f"kind {symptom} {capture} {operator_of(diagnosis)}", *within, f"case {case_id} {symptom}"
 
 
 @dataclass(slots=True)
@@ -121,15 +124,19 @@ class _Count:
 
 
 class Ranking:
-    """Probabilities and seconds for one search: what was recorded, and what this search has just seen."""
+    """Probabilities and seconds for one search: what was recorded, and what this search has just seen.
 
-    def __init__(self, rates: Rates, environment: dict[str, str]) -> None:
-        self.rates = rates
+    `family` is the model's (family.py), an empty string where it is not known.
+    """
+
+    def __init__(self, rates: Rates, environment: dict[str, str], family: str = "") -> None:
+        self.rates, self.family = rates, family
         self.versions = minor_versions(environment)
         self._recorded: dict[str, dict[str, _Count]] = {}
         self._here: dict[str, dict[str, _Count]] = {}
         self._latest: dict[str, float] = {}
         self._seen_seconds, self._expected_seconds = 1.0, 1.0
+        self._usual = 0.0
 
     def _at(self, key: str) -> dict[str, _Count]:
         """Recorded counts by strategy, weighted by version."""
@@ -150,7 +157,7 @@ class Ranking:
         """Probability, 0 to 1, that a fix of this strategy cures the diagnosis; `prior` is the strategy's own."""
         p = min(max(prior, 0.0), 1.0)
         strength = ROOT
-        for key in keys_of(diagnosis, case_id, capture):
+        for key in keys_of(diagnosis, case_id, capture, self.family):
             recorded = self._recorded.get(key)
             count, seen = (self._at(key) if recorded is None else recorded).get(strategy), self._here.get(key, {}).get(strategy)
             tries, gain = (count.tries, count.gain) if count else (0.0, 0.0)
@@ -160,17 +167,26 @@ class Ranking:
             strength = K
         return p
 
+    def usual_seconds(self) -> float:
+        """The recorded mean of all trials."""
+        if not self._usual:
+            recorded = self._at("*").values()
+            tries, seconds = sum(c.tries for c in recorded), sum(c.seconds for c in recorded)
+            self._usual = (seconds + K * PLAIN_TRIAL_SECONDS) / (tries + K)
+        return self._usual
+
     def seconds(self, strategy: str, default: float) -> float:
         """Expected seconds of a trial that adds a fix of this strategy.
 
         The recorded mean, recent versions weighing most, scaled by how slow this search's own trials are against their recorded means (a
-        large model is slow with every strategy); then a moving average with what the strategy took in this search. `default` stands in
-        for a strategy without a record: pass what a trial of this search usually takes.
+        large model is slow with every strategy); then a moving average with what the strategy took in this search. `default`, seconds on a
+        small model where nothing is known, counts by how much it is above PLAIN_TRIAL_SECONDS: the plain part is the mean of all trials.
         """
+        scale = self._seen_seconds / self._expected_seconds
+        default = scale * self.usual_seconds() + max(default - PLAIN_TRIAL_SECONDS, 0.0)
         recorded = self._at("*").get(strategy)
         expected = default
         if recorded is not None and recorded.tries > 0:
-            scale = self._seen_seconds / self._expected_seconds
             expected = (scale * recorded.seconds + K * default) / (recorded.tries + K)
         latest = self._latest.get(strategy)
         return expected if latest is None else (expected + latest) / 2
@@ -184,7 +200,7 @@ class Ranking:
                 self._expected_seconds += recorded.seconds / recorded.tries
             latest = self._latest.get(strategy)
             self._latest[strategy] = seconds if latest is None else (latest + seconds) / 2
-        for key in keys_of(diagnosis, case_id, capture):
+        for key in keys_of(diagnosis, case_id, capture, self.family):
             count = self._here.setdefault(key, {}).setdefault(strategy, _Count())
             count.tries += 1
             count.gain += gain

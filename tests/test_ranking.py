@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autofix.cache import Cache
-from autofix.ranking import Ranking, Rates, capture_of, gain_of, minor_versions, version_weight
+from autofix.ranking import PLAIN_TRIAL_SECONDS, Ranking, Rates, capture_of, gain_of, minor_versions, version_weight
 from autofix.recipe import Fix, Level, Recipe
 from autofix.target import ExportConfig
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -68,10 +68,23 @@ def test_counts_halve_for_each_minor_version() -> None:
 
 def test_seconds_follow_the_record_and_this_search() -> None:
     ranking = Ranking(Rates(lambda key: [("s", "2.13|1.32", 98, 0, 196_000), ("t", "2.13|1.32", 98, 0, 98_000)] if key == "*" else []), ENV)
-    assert ranking.seconds("s", 2.0) == pytest.approx(2.0)
+    assert ranking.seconds("s", 2.0) == pytest.approx(2.0, rel=0.01)
+    # no record of its own: the mean of all trials, and what the strategy says it costs beyond a plain trial
+    assert ranking.seconds("new", PLAIN_TRIAL_SECONDS) == pytest.approx((196 + 98 + 2 * 2.0) / (98 + 98 + 2))
+    assert ranking.seconds("new", PLAIN_TRIAL_SECONDS + 3.0) == pytest.approx((196 + 98 + 2 * 2.0) / (98 + 98 + 2) + 3.0)
     for _ in range(50):
         ranking.observe("t", MISSING, "c", "export", 0.0, 10.0)  # a large model: ten times slower than usual
-    assert ranking.seconds("s", 20.0) == pytest.approx(20, rel=0.1)
+    assert ranking.seconds("s", 2.0) == pytest.approx(20, rel=0.1)
+    assert ranking.seconds("new", 2.0) == pytest.approx(15, rel=0.1)
+
+
+def test_a_familys_record_stands_between_its_kind_and_the_case() -> None:
+    counts = {"kind unsupported-operator export aten.lgamma.default": (0, 8), "family f unsupported-operator": (2, 2)}
+    rates = Rates(lambda key: [("s", "2.13|1.32", counts[key][1], 10 * counts[key][0], 1)] if key in counts else [])
+    p = 2 * 0.3 / 10  # 0 of 8
+    assert Ranking(rates, ENV).probability("s", MISSING, "c", "export", 0.3) == pytest.approx(p)
+    assert Ranking(rates, ENV, "g").probability("s", MISSING, "c", "export", 0.3) == pytest.approx(p)
+    assert Ranking(rates, ENV, "f").probability("s", MISSING, "c", "export", 0.3) == pytest.approx((2 + 2 * p) / 4)
 
 
 def test_gain() -> None:
