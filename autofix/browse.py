@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autofix.errors import CacheError
+from autofix.known import origin_weight
 from autofix.migrations import counts_of, rebuild_rates
 from autofix.recipe import Recipe
 from autofix.row_checks import KINDS, Refused, check_body
@@ -47,14 +48,17 @@ def stats(cache: Cache) -> dict[str, Any]:
 
 
 def origins(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Who recorded how much, and how much of it was withdrawn."""
+    """Who recorded how much, how much of it was withdrawn, and what the hints of each weigh (known.py)."""
     rows = connection.execute(
         "SELECT o.origin_id, count(*), (SELECT body FROM origins WHERE id = o.origin_id), "
         "(SELECT count(*) FROM retractions r JOIN outcomes p ON p.id = r.outcome_id WHERE p.origin_id = o.origin_id) "
         "FROM outcomes o GROUP BY 1 ORDER BY 2 DESC"
     )
     unknown = {"team": "", "user": "", "machine": ""}
-    return [{"id": name, **(json.loads(body) if body else unknown), "outcomes": count, "retracted": gone} for name, count, body, gone in rows]
+    return [
+        {"id": name, **(json.loads(body) if body else unknown), "outcomes": count, "retracted": gone, "weight": round(origin_weight(count, gone), 2)}
+        for name, count, body, gone in rows
+    ]
 
 
 def origin_ids(connection: sqlite3.Connection, words: Sequence[str]) -> set[str]:
@@ -169,7 +173,7 @@ def collect_garbage(connection: sqlite3.Connection, older_than_days: int | None)
         connection.execute("DELETE FROM outcomes WHERE id IN (SELECT outcome_id FROM retractions)")
         if older_than_days is not None:
             connection.execute("DELETE FROM outcomes WHERE seen < ?", (today() - older_than_days,))
-        for table in ("cases", "searches"):
+        for table in ("cases", "searches", "families"):
             connection.execute(f"DELETE FROM {table} WHERE case_id NOT IN (SELECT case_id FROM outcomes)")
         connection.execute(
             "DELETE FROM recipes WHERE id NOT IN (SELECT recipe_id FROM outcomes) AND id NOT IN (SELECT parent_id FROM outcomes) "

@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autofix.connect import connect, default_path, in_memory, open_layer
 from autofix.errors import CacheError
-from autofix.ids import canonical_json, content_id
-from autofix.migrations import CASE_COUNTS
+from autofix.ids import content_id
+from autofix.migrations import CASE_COUNTS, FAMILY_COUNTS
 from autofix.ranking import Rates
 from autofix.recipe import Recipe
 from autofix.row_checks import Refused
@@ -31,28 +31,20 @@ from autofix.store import add_rows, read_rows
 from autofix.target import Effect, Target
 from autofix.trial import Trial
 
-_EFFECTS = (Effect.EXACT, Effect.APPROXIMATE, Effect.NARROWING)
+if TYPE_CHECKING:
+    from autofix.family import Precedent
+    from autofix.known import Hopeless
 
 
 @dataclass(frozen=True)
 class CaseRecord:
-    """What the cache knows of a case: class-name counts and one line of symptom; no weights and no source."""
+    """What the cache knows of a case: class-name counts, its family (family.py) and one line of symptom; no weights and no source."""
 
     id: str
     name: str
     modules: Mapping[str, int] = field(default_factory=dict)
     symptom: str = ""
-
-
-@dataclass(frozen=True)
-class Hopeless:
-    """A recorded search that tried everything with these versions and strategies and did not succeed."""
-
-    environment: dict[str, str]
-    trials: int
-    stage: str
-    symptom: str
-    nearest: Recipe | None
+    family: str = ""
 
 
 def default_origin() -> dict[str, str]:
@@ -177,55 +169,11 @@ class Cache:
         """The best recipe that has passed for this very case and whose effect the target allows; a hint, to be verified again.
 
         Preferred: this environment, this target, exact effects, origins that were seldom wrong, few fixes, many passes. Left out: retracted
-        outcomes, and recipes that only failed in this environment.
+        outcomes, those of origins that were wrong too often, and recipes that only failed in this environment.
         """
-        here, wanted = content_id(clean_environment(environment)), content_id(target.to_json())
-        passes: dict[str, list[tuple[Any, ...]]] = {}
-        failed: set[str] = set()
-        doubts: dict[str, int] = {}
-        columns = "id, recipe_id, environment_id, target_id, effect, origin_id"
-        for query in self._readers():
-            for row in query(f"SELECT {columns} FROM outcomes WHERE case_id = ? AND verdict = 'pass'", case_id):
-                if target.allows(Effect(row[4])):
-                    passes.setdefault(row[1], []).append(row)
-            failed.update(
-                r
-                for (r,) in query(
-                    "SELECT recipe_id FROM outcomes WHERE case_id = ? AND verdict <> 'pass' AND environment_id = ? AND target_id = ?",
-                    case_id,
-                    here,
-                    wanted,
-                )
-            )
-        withdrawn = self._withdrawn([row[0] for rows in passes.values() for row in rows])
-        passes = {name: kept for name, rows in passes.items() if (kept := [row for row in rows if row[0] not in withdrawn])}
-        if len(passes) > 1:
-            for query in self._readers():
-                for name, count in query("SELECT o.origin_id, count(*) FROM retractions r JOIN outcomes o ON o.id = r.outcome_id GROUP BY 1"):
-                    doubts[name] = max(count, doubts.get(name, 0))
-        ranked = []
-        for recipe_id, rows in passes.items():
-            known_here = any(row[2] == here for row in rows)
-            recipe = self.recipe(recipe_id) if known_here or recipe_id not in failed else None
-            if recipe is not None:
-                effect = min(_EFFECTS.index(Effect(row[4])) for row in rows)
-                doubt = min(doubts.get(row[5], 0) for row in rows)
-                order = (
-                    not known_here,
-                    effect,
-                    all(row[3] != wanted for row in rows),
-                    doubt,
-                    len(recipe.fixes),
-                    -len({r[0] for r in rows}),
-                    recipe_id,
-                )
-                ranked.append((order, recipe))
-        return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+        from autofix.known import known_recipe
 
-    def _withdrawn(self, outcomes: list[str]) -> set[str]:
-        """Those that some cache or layer has retracted: an outcome and its retraction may stand in different files."""
-        sql = "SELECT outcome_id FROM retractions WHERE outcome_id IN (SELECT value FROM json_each(?))"
-        return {name for query in self._readers() for (name,) in query(sql, json.dumps(outcomes))} if outcomes else set()
+        return known_recipe(self, case_id, clean_environment(environment), target)
 
     def recipe(self, recipe_id: str) -> Recipe | None:
         """A recorded recipe by its id; None also for one that only another version of autofix can read."""
@@ -237,24 +185,15 @@ class Cache:
 
     def known_hopeless(self, case_id: str, environment: Mapping[str, Any], target: Target, strategies: str = "") -> Hopeless | None:
         """A recorded search for this case, with these versions, target and strategies, that ran out of recipes; None when any differs."""
-        versions = clean_environment(environment)
-        wanted = {
-            "case_id": case_id,
-            "environment_id": content_id(versions),
-            "target_id": content_id(target.to_json()),
-            "strategies": strategies,
-            "stopped": "exhausted",
-        }
-        found: list[dict[str, Any]] = []
-        for query in self._readers():
-            for (text,) in query("SELECT body FROM searches WHERE case_id = ?", case_id):
-                body = json.loads(text)
-                if all(body[name] == value for name, value in wanted.items()):
-                    found.append(body)
-        if not found or self.known_recipe(case_id, environment, target) is not None:
-            return None
-        best = max(found, key=lambda b: (b["trials"], canonical_json(b)))
-        return Hopeless(versions, best["trials"], best["stage"], best["symptom"], self.recipe(best["nearest_id"]))
+        from autofix.known import known_hopeless
+
+        return known_hopeless(self, case_id, clean_environment(environment), target, strategies)
+
+    def family_precedent(self, family: str, case_id: str, environment: Mapping[str, Any], target: Target) -> Precedent | None:
+        """What has repaired most other models of this family (family.py) at these minor versions; None where nothing has, or nothing needed to."""
+        from autofix.known import family_precedent
+
+        return family_precedent(self, family, case_id, clean_environment(environment), target) if family else None
 
     def retract(self, case_id: str, recipe_id: str, reason: str, *, environment: Mapping[str, Any] | None = None) -> int:
         """Withdraws every pass recorded so far of this recipe for this case (in one environment, where given), here and in what is exported.
@@ -284,6 +223,8 @@ class Cache:
             def counts(key: str) -> list[tuple[Any, ...]]:
                 if key.startswith("case "):
                     return query(CASE_COUNTS, *key[5:].rsplit(" ", 1))
+                if key.startswith("family "):
+                    return query(FAMILY_COUNTS, *key[7:].rsplit(" ", 1))
                 return query("SELECT strategy, versions, tries, gain, ms FROM rates WHERE key = ?", key)
 
             return counts

@@ -90,8 +90,8 @@ def stats_command(file: Path | None, as_json: bool) -> None:
         )
         _table(
             "Origins",
-            ("team", "user", "machine", "outcomes", "retracted", "id"),
-            ([o[k] for k in ("team", "user", "machine", "outcomes", "retracted", "id")] for o in data["origins"]),
+            ("team", "user", "machine", "outcomes", "retracted", "weight", "id"),
+            ([o[k] for k in ("team", "user", "machine", "outcomes", "retracted", "weight", "id")] for o in data["origins"]),
         )
 
 

@@ -45,6 +45,13 @@ case, is not kept in step: a case has few outcomes, and a count for each would b
 CASE_COUNTS = f"""SELECT value, versions, count(*), sum(gain), sum(ms) FROM (SELECT added, versions, {GAIN} AS gain, ms FROM outcomes
     WHERE case_id = ? AND cause_symptom = ? AND id NOT IN (SELECT outcome_id FROM retractions) LIMIT 2000) AS o, json_each(o.added) GROUP BY 1, 2"""
 
+FAMILY_COUNTS = CASE_COUNTS.replace("case_id = ?", "case_id IN (SELECT case_id FROM families WHERE family = ? LIMIT 200)")
+
+
+# A table, because an index over json_extract can't be written with trusted_schema off.
+FAMILIES_OF = """INSERT OR IGNORE INTO families SELECT json_extract(body, '$.family'), case_id FROM {}
+    WHERE json_extract(body, '$.family') IS NOT NULL"""
+
 
 def counts_of(outcomes: str, keys: Sequence[str] = KEYS) -> str:
     """SELECT of key, strategy, versions, tries, gain (tenths) and ms over the outcomes of a table expression."""
@@ -86,7 +93,14 @@ def _remotes(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TABLE shared (remote TEXT, id TEXT, PRIMARY KEY (remote, id)) WITHOUT ROWID")
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_tables, _rates, _remotes)
+def _families(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE families (family TEXT, case_id TEXT, PRIMARY KEY (family, case_id)) WITHOUT ROWID")
+    connection.execute(FAMILIES_OF.format("cases"))
+    # Withdrawn and counted by origin; and without it an export of one team's rows reads the whole table.
+    connection.execute("CREATE INDEX outcomes_origin ON outcomes (origin_id)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_tables, _rates, _remotes, _families)
 """The step from version n to n + 1; a step that has been released is never changed."""
 
 

@@ -35,9 +35,10 @@ def rows_of_search(
     from autofix.cache import clean
 
     modules = {clean(name, 120): int(count) for name, count in list(case.modules.items())[:500]}
+    body = {"case_id": case.id, "name": clean(case.name, 200), "modules": modules, "symptom": clean(case.symptom, 300)}
     context = [
         new_row("origin", cache.origin),
-        new_row("case", {"case_id": case.id, "name": clean(case.name, 200), "modules": modules, "symptom": clean(case.symptom, 300)}),
+        new_row("case", body | ({"family": case.family} if case.family else {})),
         new_row("environment", environment),
         new_row("target", target.to_json()),
     ]

@@ -50,6 +50,7 @@ PATTERNS: dict[str, str] = {
     "origin_id": f"(?:{_ID})?",
     "outcome_id": _ID,
     "nearest_id": f"(?:{_ID})?",
+    "family": _ID,
     "cause_symptom": f"(?:{_SLUG})?",
     "cause_operator": _OPERATOR,
     "cause_stage": f"(?:{_STAGES})?",
@@ -155,8 +156,8 @@ def _check_origin(body: dict[str, Any]) -> None:
 
 
 def _check_case(body: dict[str, Any]) -> None:
-    _shape(body, "case_id", "name", "modules", "symptom")
-    _fields(body, "case_id")
+    _shape(body, "case_id", "name", "modules", "symptom", *(("family",) if "family" in body else ()))
+    _fields(body, "case_id", *(("family",) if "family" in body else ()))
     _text(body["name"], 200)
     _text(body["symptom"], 300)
     modules = body["modules"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autofix.ids import canonical_json
-from autofix.migrations import KEYS, OUTCOME_COLUMNS, TABLES, counts_of
+from autofix.migrations import FAMILIES_OF, KEYS, OUTCOME_COLUMNS, TABLES, counts_of
 from autofix.row_checks import KINDS
 from autofix.rows import Row
 from autofix.trial import Stage
@@ -120,6 +120,8 @@ def _commit(connection: sqlite3.Connection, added: dict[str, int]) -> None:
         for kind in KINDS:
             if added[kind] and kind != "outcome":
                 connection.execute(f"INSERT INTO main.{TABLE_OF[kind]} SELECT * FROM temp.new_{TABLE_OF[kind]}")
+        if added["case"]:
+            connection.execute(FAMILIES_OF.format("temp.new_cases"))
         if added["outcome"]:
             connection.execute("INSERT INTO main.outcomes SELECT * FROM temp.new_outcomes")
             _count(connection, "(SELECT * FROM temp.new_outcomes WHERE id NOT IN (SELECT outcome_id FROM main.retractions))", 1)
