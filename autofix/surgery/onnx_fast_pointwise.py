@@ -1,0 +1,130 @@
+"""Element-wise operators whose ONNX Runtime kernels call scalar libm code or branch at each element, from kernels that are vectorised.
+
+Measured with ONNX Runtime 1.32 on one AVX2 core, nanoseconds an element: Softplus 11, Mish 12, Sinh 12, Cosh 8, Pow 8, PRelu 4, Where 1 to 8
+(predictable or random condition), Sign 1; Exp 0.2, Log 2, Tanh 0.3, Abs, Neg, Relu, Add, Mul, Max, Min 0.1 to 0.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from autofix.surgery.onnx_fast_nodes import FastGraph, fast_guarded, fast_scalar
+from autofix.surgery.onnx_writer import OnnxWriter
+
+SOFTPLUS_IS_X = 18.0
+"""Above, log(1 + e^-x) is less than half a unit in the last place of x in float32."""
+
+
+def fast_log1p_exp(w: OnnxWriter, x: str) -> str:
+    """log(1 + exp(-|x|)), with the digits of exp(-|x|) that 1 + exp(-|x|) loses."""
+    u = w.op("Exp", w.op("Mul", w.op("Abs", x), fast_scalar(w, -1.0)))
+    more = w.op("Add", u, fast_scalar(w, 1.0))
+    lost = w.op("Sub", u, w.op("Sub", more, fast_scalar(w, 1.0)))
+    return w.op("Add", w.op("Log", more), lost)
+
+
+def fast_softplus(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Softplus(x) = max(x, 0) + log(1 + exp(-|x|))."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    w.op("Add", w.op("Relu", x), fast_log1p_exp(w, x), out=node.output[0])
+    return True
+
+
+def fast_mish(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Mish(x) = x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2); e^x is cut off where tanh is 1 in float32."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    e = w.op("Exp", w.op("Min", x, fast_scalar(w, 20.0)))
+    n = w.op("Mul", e, w.op("Add", e, fast_scalar(w, 2.0)))
+    w.op("Mul", x, w.op("Div", n, w.op("Add", n, fast_scalar(w, 2.0))), out=node.output[0])
+    return True
+
+
+def fast_cosh(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """cosh(x) = e^|x| / 2 + e^-|x| / 2, as h (h / 2) + 1 / (2 h h) with h = e^(|x| / 2), which overflows no earlier than cosh."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    h = w.op("Exp", w.op("Mul", w.op("Abs", x), fast_scalar(w, 0.5)))
+    large = w.op("Mul", h, w.op("Mul", h, fast_scalar(w, 0.5)))
+    w.op("Add", large, w.op("Div", fast_scalar(w, 0.25), large), out=node.output[0])
+    return True
+
+
+def fast_sinh(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """sinh(x) = tanh(x) cosh(x); the hyperbolic tangent keeps the digits of small x."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    h = w.op("Exp", w.op("Mul", w.op("Abs", x), fast_scalar(w, 0.5)))
+    large = w.op("Mul", h, w.op("Mul", h, fast_scalar(w, 0.5)))
+    w.op("Mul", w.op("Tanh", x), w.op("Add", large, w.op("Div", fast_scalar(w, 0.25), large)), out=node.output[0])
+    return True
+
+
+def fast_prelu(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """PRelu(x, a) = max(x, 0) + a min(x, 0), for slopes that are finite constants."""
+    x, slope = node.input
+    value = known.value(slope)
+    if not known.is_float(x) or value is None or not np.isfinite(value).all():
+        return False
+    below = w.op("Mul", w.op("Min", x, fast_scalar(w, 0.0)), slope)
+    w.op("Add", w.op("Max", x, fast_scalar(w, 0.0)), below, out=node.output[0])
+    return True
+
+
+def fast_power(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Pow with the constant exponent 2 or 3 as products."""
+    x, exponent = node.input
+    value = known.value(exponent)
+    if not known.is_float(x) or value is None or value.size != 1 or value.ndim > (known.rank(x) or 0):
+        return False
+    power = float(value.reshape(-1)[0])
+    if power not in (2.0, 3.0):
+        return False
+    last = w.op("Mul", x, x) if power == 3.0 else x
+    w.op("Mul", last, x, out=node.output[0])
+    return True
+
+
+def fast_sign(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Sign by multiplying up until every number but 0 is at least 1 in size, then cutting at 1; the smallest float32 is 1.4e-45."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    up = w.op("Mul", w.op("Mul", x, fast_scalar(w, 2.0**100)), fast_scalar(w, 2.0**100))
+    w.op("Clip", up, fast_scalar(w, -1.0), fast_scalar(w, 1.0), out=node.output[0])
+    return True
+
+
+def fast_where(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Where(c, a, b) = max(min(a, m), min(b, -m)) with m = infinity where c, else minus infinity; exact unless a or b holds NaN."""
+    c, a, b = node.input
+    chosen = known.maker(b, "Softplus")
+    test = known.maker(c, "Greater")
+    if chosen is not None and test is not None and chosen.input[0] == a == test.input[0]:
+        bound = known.value(test.input[1])
+        if bound is not None and (bound >= SOFTPLUS_IS_X).all():
+            w.op("Identity", b, out=node.output[0])
+            return True
+    if not (known.is_float(a) and known.is_float(b)):
+        return False
+    m = w.op("Div", w.op("Sub", w.cast(c, onnx.TensorProto.FLOAT), fast_scalar(w, 0.5)), fast_scalar(w, 0.0))
+    fast = w.op("Max", w.op("Min", a, m), w.op("Min", b, w.op("Neg", m)))
+    return fast_guarded(w, [node], fast, node.output[0])
+
+
+FAST_POINTWISE = {
+    "Softplus": fast_softplus,
+    "Mish": fast_mish,
+    "Cosh": fast_cosh,
+    "Sinh": fast_sinh,
+    "PRelu": fast_prelu,
+    "Pow": fast_power,
+    "Sign": fast_sign,
+    "Where": fast_where,
+}
