@@ -257,9 +257,9 @@ class CaseProcess:
             raise AutofixError(answer["error"])
         return dict(answer)
 
-    def start_attempt(self, recipe: Recipe) -> int:
-        """Begin a trial."""
-        return self.request("attempt", recipe=recipe.to_json())
+    def start_attempt(self, recipe: Recipe, parent: dict[str, Any] | None = None) -> int:
+        """Begin a trial; parent: a file that it can take over (see reuse.py)."""
+        return self.request("attempt", recipe=recipe.to_json(), parent=parent)
 
     def finish_attempt(self, recipe: Recipe, ended: dict[str, Any], answer: dict[str, Any] | None, folder: Path) -> Trial:
         """The trial of an attempt that ended, however it did."""

@@ -7,7 +7,6 @@ the targets are met (with `fastest`, when no strategy makes it faster), or on bu
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from autofix.recipe import Fix, Recipe
 from autofix.search import Repair, Reporter, Search
 from autofix.stacking import Gain, gainers, still_worth, united
 from autofix.strategy import Strategy
-from autofix.target import Target
+from autofix.target import Effect, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 SESSIONS = 3
@@ -59,6 +58,21 @@ def slow(trial: Trial, target: Target, facts: dict[str, str] | None = None) -> T
 def has_fix(recipe: Recipe, fix: Fix) -> bool:
     """Whether a recipe contains this very fix."""
     return any(f.key() == fix.key() for f in recipe.fixes)
+
+
+def race_gain(session: Session, index: int, key: str) -> Gain:
+    """What a race says of one file, as a Gain."""
+    row = race_row(session, index)
+    return Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1))
+
+
+def pick(sessions: list[Session], count: int) -> int:
+    """Which of the files is to be kept: 0, the present one, unless a later one counts as faster; among those the first, unless a later one does."""
+    chosen = 0
+    for later in range(1, count):
+        if counts_as_gain([ratios(s["files"][chosen], s["files"][later]) for s in sessions]):
+            chosen = later
+    return chosen
 
 
 def race(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> None:
@@ -142,32 +156,34 @@ class Climb:
         """One round of proposals; whether the winner changed."""
         self.reporter.stage("profiling by operator")
         base = slow(self.winner, self.target, self.profile())
-        by_key = self.proposals(base)
-        entrants = self.attempts(base, by_key)
-        if not entrants:
-            return False
-        finalists = self.stacked(base, entrants, by_key)
-        return bool(finalists) and self.settle(finalists)
+        for lane in (Effect.EXACT, Effect.NARROWING, Effect.APPROXIMATE):  # what moves numbers is for what exact fixes can't reach
+            by_key = self.proposals(base, lane)
+            entrants = self.attempts(base, by_key)
+            if entrants and self.settle(self.stacked(base, entrants, by_key)):
+                return True
+        return False
 
-    def proposals(self, base: Trial) -> dict[str, tuple[Fix, Strategy]]:
-        """{key: (fix, strategy)}, best first, without those that are known to bring nothing here."""
-        found = [
-            (Candidate(self.search.extended(base.recipe, fix, strategy), base, fix, strategy), fix, strategy)
-            for fix, strategy in self.search.proposals(base)
-            if still_worth(self.known.get(fix.key()), (base.latency or {})["ort_ms"]) and not has_fix(base.recipe, fix)
-        ]
+    def proposals(self, base: Trial, effect: Effect) -> dict[str, tuple[Fix, Strategy]]:
+        """{key: (fix, strategy)} of one effect, best first, without those that are known to bring nothing here."""
+        now_ms = (base.latency or {})["ort_ms"]
+        found = []
+        for fix, strategy in self.search.proposals(base):
+            if strategy.effect_of(fix) is effect and not has_fix(base.recipe, fix) and still_worth(self.known.get(fix.key()), now_ms):
+                found.append((Candidate(self.search.extended(base.recipe, fix, strategy), base, fix, strategy), fix, strategy))
         found.sort(key=lambda entry: self.search.frontier.rank(entry[0]), reverse=True)
         return {fix.key(): (fix, strategy) for _, fix, strategy in found}
 
     def attempts(self, base: Trial, by_key: dict[str, tuple[Fix, Strategy]]) -> dict[str, Trial]:
         """{fix's key: trial} of the proposals that pass parity. Ends early where one meets the target with room to spare."""
         passed: dict[str, Trial] = {}
-        for key, (fix, strategy) in by_key.items():
+        for key, (fix, strategy) in list(by_key.items()):
             trial = self.attempt(self.search.extended(base.recipe, fix, strategy), base, fix, strategy)
             if trial is None or not trial.ok:
                 self.known[key] = Gain(key, 0.0, 0.0)
                 continue
             passed[key] = trial
+            last = next((f for f in trial.recipe.fixes if f.strategy == fix.strategy and not has_fix(base.recipe, f)), fix)
+            by_key[key] = (last, strategy)  # with the nodes that an error budget has left out
             if not self.target.fastest and self.clearly_meets(trial):
                 break
         return passed
@@ -195,25 +211,29 @@ class Climb:
         return meets(easier, self.target)
 
     def stacked(self, base: Trial, entrants: dict[str, Trial], by_key: dict[str, tuple[Fix, Strategy]]) -> list[Trial]:
-        """The finalists: the best entrant, and the recipe of all that gained where it passes."""
+        """The finalists, shortest recipe first: the best entrant, and the recipe of all that gained, or of those that pass one on the other."""
         gains = self.raced(base, entrants)
         if not gains:
             return []
         best = entrants[gains[0].key]
-        if len(gains) == 1:
-            return [best]
-        recipe = united(best.recipe, [by_key[g.key] for g in gains[1:]], self.search)
-        whole = self.attempt(recipe, best, None, None) if recipe.id != best.recipe.id else None
+        more = [by_key[g.key] for g in gains[1:]]
+        whole = self.joined(best, more)
         if whole is not None and whole.ok:
             return [best, whole]
-        for gain in gains[1:]:  # together they do not pass: one after the other
-            fix, strategy = by_key[gain.key]
-            longer = self.attempt(united(best.recipe, [(fix, strategy)], self.search), best, fix, strategy)
-            if longer is not None and longer.ok:
-                session = self.timed([best, longer], self.seconds, racing=True)
-                if session is not None and race_row(session, 1)["gain"] > 1.01:
-                    best = longer
-        return [best]
+        finalists = [best]
+        for one in more if whole is not None else []:  # together they do not pass: one after the other
+            longer = self.joined(finalists[-1], [one])
+            if longer is None or not longer.ok:
+                continue
+            session = self.timed([finalists[-1], longer], self.seconds, racing=True)
+            if session is not None and gainers([race_gain(session, 1, "")]):
+                finalists.append(longer)
+        return [best, *finalists[1:][-1:]]
+
+    def joined(self, trial: Trial, fixes: list[tuple[Fix, Strategy]]) -> Trial | None:
+        """The trial of a recipe with further fixes; None where none of them can stand beside it."""
+        recipe = united(trial.recipe, fixes, self.search)
+        return self.attempt(recipe, trial, None, None) if recipe.id != trial.recipe.id else None
 
     def raced(self, base: Trial, entrants: dict[str, Trial]) -> list[Gain]:
         """Race the entrants against the winner, as many at a time as memory holds; those that gained, best first."""
@@ -226,21 +246,21 @@ class Climb:
             if session is None:
                 continue
             for i, key in enumerate(some, 1):
-                row = race_row(session, i)
-                self.replace_trial(replace(entrants[key], latency=row))
-                entrants[key] = replace(entrants[key], latency=row)
-                self.known[key] = Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1))
+                entrants[key] = replace(entrants[key], latency=race_row(session, i))
+                self.replace_trial(entrants[key])
+                self.known[key] = race_gain(session, i, key)
         return gainers([self.known[k] for k in keys if k in self.known])
 
     def settle(self, finalists: list[Trial]) -> bool:
         """Measure winner and finalists in several processes; whether one of them counts as faster. It becomes the winner then."""
+        if not finalists:
+            return False
         self.reporter.stage(f"confirming in {SESSIONS} sessions")
         sessions = self.sessions([self.winner, *finalists], SESSIONS)
         if not sessions:
             return False
-        places = range(1, len(finalists) + 1)
-        best = max(places, key=lambda i: statistics.median(r for s in sessions for r in ratios(s["files"][0], s["files"][i])))
-        if not counts_as_gain([ratios(s["files"][0], s["files"][best]) for s in sessions]):
+        best = pick(sessions, len(finalists) + 1)
+        if best == 0:
             return False
         self.replace_trial(replace(self.winner, latency=latency_row(sessions, 0)))
         for i, trial in enumerate(finalists, 1):
