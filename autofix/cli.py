@@ -124,6 +124,7 @@ def progress(quiet: bool) -> Iterator[Any]:
 @strategies_option
 @click.option("--cache", type=FILE, metavar="FILE", help="The cache of outcomes; default: the user's own.")
 @click.option("--layers", type=FILE, multiple=True, metavar="FILE", help="A team's cache, only read; repeatable.")
+@click.option("--retry", is_flag=True, help="Search although all was tried in vain before, with these very versions.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @no_policy_option
 @output_options
@@ -141,6 +142,7 @@ def repair_command(model: str, as_json: bool, quiet: bool, **options: Any) -> in
         budget=make_budget(options["budget"], options["max_trials"]),
         limits=make_limits(options["timeout"], options["memory"]),
         jobs=options["jobs"],
+        retry=options["retry"],
     )
     return repaired(spec, make_target(**options), settings, as_json, quiet)
 

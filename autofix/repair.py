@@ -11,9 +11,11 @@ from typing import Any
 
 from autofix.case import CaseSpec
 from autofix.env import environment
+from autofix.family import family_id, rebuilt
 from autofix.frontier import Priors, Ranker
 from autofix.ids import content_id, text_id
 from autofix.isolate import CaseProcess, Limits, default_memory_mb
+from autofix.known import Hopeless
 from autofix.loader import Registry, check_recipe, load_strategies
 from autofix.recipe import Recipe
 from autofix.search import NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent
@@ -27,7 +29,7 @@ OTHER_TARGET = frozenset({"opset-too-low", "opset-not-reached", "baked-value"})
 
 @dataclass(frozen=True)
 class Settings:
-    """How a repair is done, as against what it must reach (Target)."""
+    """How a repair is done, as against what it must reach (Target). retry: search although all was tried in vain before."""
 
     output: Path | None = None
     strategies: tuple[Path, ...] = ()
@@ -39,6 +41,7 @@ class Settings:
     jobs: int = 1
     latency_seconds: float = 1.0
     recipe: Recipe | None = None
+    retry: bool = False
 
 
 @contextlib.contextmanager
@@ -76,11 +79,18 @@ def repair(
     with opened_cache(settings) as cache:
         reporter.stage(f"loading {spec.file}")
         with CaseProcess(spec, target, settings.strategies, limits, fork) as process:
+            hopeless = known_hopeless(cache, process.case_id, registry, target, settings)
+            if hopeless is not None:
+                found = Repair(process.case_id, {}, target, stopped=str(hopeless), known_hopeless=hopeless, seconds=time.monotonic() - started)
+                leave_behind(spec, found, registry, settings)
+                return found
             reporter.stage("running the model in eager PyTorch")
             facts = process.reference()
             search = make_search(process, facts, registry, target, settings, cache, reporter)
             try:
                 found = search.run()
+                found.from_family &= found.from_cache
+                found.from_cache &= not found.from_family
                 finish_latency(process, found, search, settings, reporter)
             except KeyboardInterrupt:
                 search.repair.stopped = "interrupted"
@@ -101,13 +111,14 @@ def repair(
 def make_search(
     process: CaseProcess, facts: dict[str, Any], registry: Registry, target: Target, settings: Settings, cache: Any, reporter: Reporter
 ) -> Search:
-    """The search, started from what is asked for, else from what the cache knows of this very case."""
+    """The search, started from what is asked for, else from what the cache knows of this very case, else of its family."""
     first: list[Recipe] = []
     ranker: Ranker = Priors()
     if cache is not None:
         from autofix.ranking import Ranking
 
-        ranker = Ranking(cache.rates(), environment())
+        family = family_id(facts)
+        ranker = Ranking(cache.rates(), environment(), family)
     budget = settings.budget
     if settings.recipe is not None:
         first, budget = [settings.recipe], Budget(budget.seconds, 1)
@@ -117,7 +128,21 @@ def make_search(
             with contextlib.suppress(Exception):  # a hint that no longer fits is no hint
                 check_recipe(known, registry)
                 first = [known]
-    return Search(process, facts, registry, target, budget, ranker, reporter, first, settings.jobs)
+    search = Search(process, facts, registry, target, budget, ranker, reporter, first, settings.jobs)
+    if cache is not None and settings.recipe is None and not first:
+        precedent = cache.family_precedent(family, process.case_id, environment(), target)
+        hint = rebuilt(precedent, registry, facts, target, search.config_of) if precedent is not None else None
+        search.first = [hint] if hint is not None else []
+        search.repair.from_family = hint is not None  # until it is known whether it holds
+    return search
+
+
+def known_hopeless(cache: Any, case_id: str, registry: Registry, target: Target, settings: Settings) -> Hopeless | None:
+    """That all was tried for this case with these versions and strategies; None where it was not, or where it is to be tried again."""
+    if cache is None or settings.retry or settings.recipe is not None:
+        return None
+    known: Hopeless | None = cache.known_hopeless(case_id, environment(), target, registry_id(registry))
+    return known
 
 
 def finish_latency(process: CaseProcess, found: Repair, search: Search, settings: Settings, reporter: Reporter) -> None:
@@ -151,9 +176,9 @@ def record(cache: Any, process: CaseProcess, search: Search) -> None:
 
     found = search.repair
     first = found.trials[0].diagnosis if found.trials else None
-    case = CaseRecord(process.case_id, process.spec.stem, dict(process.modules), first.symptom if first else "")
+    case = CaseRecord(process.case_id, process.spec.stem, dict(process.modules), first.symptom if first else "", family_id(found.facts))
     effects = {t.recipe.id: search.effect(t) for t in found.trials}
-    ended = "solved" if found.ok else "exhausted" if found.stopped == NOTHING_LEFT else "interrupted" if found.stopped == "interrupted" else "budget"
+    ended = how_it_ended(found)
     installed = registry_id(search.registry) if ended == "exhausted" else ""
 
     def effect_of(recipe: Recipe) -> Effect:
@@ -167,6 +192,16 @@ def record(cache: Any, process: CaseProcess, search: Search) -> None:
             cache.retract(process.case_id, trial.recipe.id, why, environment=environment())
 
 
+def how_it_ended(found: Repair) -> str:
+    """A slug; "exhausted" only where no limit had a part in it, so that it will be so again."""
+    if found.ok:
+        return "solved"
+    if found.stopped != NOTHING_LEFT:
+        return "interrupted" if found.stopped == "interrupted" else "budget"
+    return "limits" if any(t.verdict in (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY) for t in found.trials) else "exhausted"
+
+
 def registry_id(registry: Mapping[str, Strategy]) -> str:
-    """Changes when a strategy is added, removed or edited."""
-    return content_id(sorted([s.name, text_id(Path(s.file).read_text())] for s in registry.values()))
+    """Changes when a strategy is added, removed or edited, or autofix itself: what strategies are written with lies there."""
+    own = sorted([str(p.name), text_id(p.read_text())] for p in Path(__file__).parent.rglob("*.py"))
+    return content_id([own, sorted([s.name, text_id(Path(s.file).read_text())] for s in registry.values())])

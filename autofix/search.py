@@ -18,7 +18,6 @@ from autofix.known import Hopeless
 from autofix.probe import size_name
 from autofix.ranking import gain_of
 from autofix.recipe import Fix, Recipe
-from autofix.reuse import parent_file
 from autofix.strategy import Evidence, Strategy
 from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -76,6 +75,7 @@ class Repair:
     offers: list[tuple[Fix, Effect, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     from_cache: bool = False
+    from_family: bool = False
     known_hopeless: Hopeless | None = None
     seconds: float = 0.0
 
@@ -157,7 +157,7 @@ class Search:
 
     def begin(self, candidate: Candidate) -> None:
         """Start a trial."""
-        number = self.process.start_attempt(candidate.recipe, **parent_file(candidate, self.repair.folders, self.registry))
+        number = self.process.start_attempt(candidate.recipe)
         self.running[number] = candidate
         self.reporter.trial_started(len(self.repair.trials) + len(self.running), candidate.recipe)
 

@@ -31,7 +31,7 @@ def summary_text(found: Repair, file: str, registry: Mapping[str, Strategy], out
     """The summary for the terminal; 24 lines at most."""
     width = width or min(shutil.get_terminal_size().columns, 140)
     trials = f"{len(found.trials)} trial{'s' if len(found.trials) != 1 else ''}"
-    known = ", from the cache and verified again" if found.from_cache else ""
+    known = ", from the cache and verified again" if found.from_cache else ", as another model of its family" if found.from_family else ""
     rows = [("", f"{headline(found)}: {Path(file).name} ({trials}, {found.seconds:.1f} s{known})")]
     if not found.ok:
         rows.append(("stopped", found.stopped))
@@ -182,6 +182,8 @@ def summary_json(found: Repair, output: Path, exit_code: int) -> dict[str, Any]:
         stopped=found.stopped,
         seconds=round(found.seconds, 3),
         from_cache=found.from_cache,
+        from_family=found.from_family,
+        known_hopeless=found.known_hopeless.to_json() if found.known_hopeless else None,
         offers=[{"fix": fix.to_json(), "effect": effect.value, "symptom": symptom} for fix, effect, symptom in found.offers],
         problems=found.problems,
         output=str(output),
