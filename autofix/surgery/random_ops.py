@@ -144,6 +144,24 @@ def random_gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, eps
     return one_hot - soft + soft
 
 
+def random_multinomial(input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Any:
+    """torch.multinomial without replacement, or of one sample: the largest of p / q with q exponential (ATen's Distributions.cpp)."""
+    if replacement and num_samples != 1:
+        raise NotImplementedError("torch.multinomial of several samples with replacement")
+    shape, kind = random_size(input.shape), input.dtype
+    ratio = input / random_draw(lambda: torch.empty(shape, dtype=kind).exponential_(1, generator=generator))
+    return ratio.argmax(-1, keepdim=True) if num_samples == 1 else ratio.topk(num_samples, -1).indices
+
+
+def random_rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Any:
+    """torch.nn.functional.rrelu: slopes drawn for what is not positive, or their mean where it is not training."""
+    slope: Any = (lower + upper) / 2
+    if training:  # ATen draws for these elements only, in order
+        raise NotImplementedError("rrelu in training mode draws as many numbers as there are negative elements")
+    value = torch.where(input >= 0, input, input * slope)
+    return input.copy_(value) if inplace else value
+
+
 def random_seed_default(seed: Any) -> Any:
     """torch.manual_seed, for real."""
     return random_draw(lambda: torch.default_generator.manual_seed(int(seed)))
@@ -171,6 +189,9 @@ def random_overrides() -> dict[Any, Any]:
         functional.dropout2d: random_feature_dropout,
         functional.dropout3d: random_feature_dropout,
         functional.gumbel_softmax: random_gumbel_softmax,
+        functional.rrelu: random_rrelu,
+        torch.multinomial: random_multinomial,
+        torch.Tensor.multinomial: random_multinomial,
         torch.dropout: random_torch_dropout,
         torch.feature_dropout: random_feature_dropout,
     }

@@ -205,6 +205,7 @@ class CarefulNumerics(ProgramStrategy):
         "unsupported-operator",
         "convert-error",
         "decompose-error",
+        "invalid-graph",
     )
     prior = 0.45
 
@@ -228,6 +229,8 @@ class CarefulNumerics(ProgramStrategy):
             named = [n for n in FAULTY + DELICATE if operator_key(n) == located]
             if named:
                 yield self.fix(operators=sorted(named))
+            elif symptom == "invalid-graph" and faulty and not located:
+                yield self.fix(operators=faulty)
             return
         if faulty and (symptom != "mismatch-nonfinite" or not delicate):
             yield self.fix(operators=faulty)

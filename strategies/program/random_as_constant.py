@@ -67,7 +67,7 @@ class RandomAsConstant(ProgramStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         names = [*evidence.operators, evidence.fact("operator"), *map(str, evidence.facts.get("random_operators", ()))]
-        signs = ("rand", "normal", "uniform", "bernoulli", "dropout", "exponential", "multinomial", "Generator")
+        signs = ("rand", "normal", "uniform", "bernoulli", "dropout", "exponential", "multinomial", "rrelu", "Generator")
         if any(sign in name for name in names for sign in signs) or "enerator" in evidence.fact("message"):
             yield self.fix()
 
