@@ -18,6 +18,7 @@ from autofix.known import Hopeless
 from autofix.probe import size_name
 from autofix.ranking import gain_of
 from autofix.recipe import Fix, Recipe
+from autofix.reuse import parent_file
 from autofix.strategy import Evidence, Strategy
 from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -157,7 +158,7 @@ class Search:
 
     def begin(self, candidate: Candidate) -> None:
         """Start a trial."""
-        number = self.process.start_attempt(candidate.recipe)
+        number = self.process.start_attempt(candidate.recipe, **parent_file(candidate, self.repair.folders, self.registry))
         self.running[number] = candidate
         self.reporter.trial_started(len(self.repair.trials) + len(self.running), candidate.recipe)
 
