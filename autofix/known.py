@@ -39,7 +39,9 @@ class Hopeless:
         return {"environment": self.environment, "trials": self.trials, "stage": self.stage, "symptom": self.symptom, "nearest": nearest}
 
     def __str__(self) -> str:
-        versions = ", ".join(f"{name} {self.environment[name]}" for name in ("torch", "onnx", "onnxruntime", "onnxscript") if name in self.environment)
+        versions = ", ".join(
+            f"{name} {self.environment[name]}" for name in ("torch", "onnx", "onnxruntime", "onnxscript") if name in self.environment
+        )
         tried = f"{self.trials} trial{'s' if self.trials != 1 else ''}"
         return f"known not repairable with {versions}: {tried} came to {self.stage} ({self.symptom}); --retry tries again"
 

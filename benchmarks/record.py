@@ -150,7 +150,10 @@ def main() -> None:
             with options.out.open("a") as out:
                 out.write(json.dumps(line, sort_keys=True) + "\n")
             passed = [t["strategy"] or "stock" for t in line["trials"] if t["verdict"] == "pass"]
-            print(f"{case.stem}: {len(line['trials'])} trials, {sum(t['seconds'] for t in line['trials']):.0f} s, right: {', '.join(passed)}", flush=True)
+            print(
+                f"{case.stem}: {len(line['trials'])} trials, {sum(t['seconds'] for t in line['trials']):.0f} s, right: {', '.join(passed)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
