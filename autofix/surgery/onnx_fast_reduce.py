@@ -7,6 +7,8 @@ Softmax along channels 0.16.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 
@@ -33,7 +35,7 @@ def reduce_axes(node: onnx.NodeProto, known: FastGraph) -> list[int] | None:
 def pool_twin(w: OnnxWriter, node: onnx.NodeProto, x: str, kernel: list[int], pads: list[int], strides: list[int], dilations: list[int]) -> str:
     """The pooling node on x with other windows."""
     kept = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.name in ("ceil_mode", "count_include_pad")}
-    more = {"dilations": dilations} if dilations != [1] * len(kernel) else {}
+    more: dict[str, Any] = {"dilations": dilations} if dilations != [1] * len(kernel) else {}
     return w.op(node.op_type, x, kernel_shape=kernel, pads=pads, strides=strides, **more, **kept)
 
 
