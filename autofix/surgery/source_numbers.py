@@ -87,16 +87,19 @@ def real_math(name: str, *numbers: Any) -> Any:
 
 
 def number_of(value: Any) -> Any:
-    """value.item(): a whole number becomes a size, any other stays a 0-d tensor while exporting."""
+    """value.item(): a whole number becomes a size, any other stays a 0-d tensor while exporting; a real one is a float64, as Python's
+    are, so that it is compared with Python's numbers as they are and not as float32 rounds them."""
     if not is_tracing() or not isinstance(value, torch.Tensor):
         return value.item()
-    return item_of(value) if not value.dtype.is_floating_point and value.dtype is not torch.bool else value.reshape(())
+    if value.dtype.is_floating_point:
+        return value.reshape(()).to(torch.float64)
+    return item_of(value) if value.dtype is not torch.bool else value.reshape(())
 
 
 def real_of(value: Any) -> Any:
     """float(value), as a 0-d tensor while exporting."""
     if isinstance(value, torch.Tensor) and is_tracing():
-        return value.reshape(()) if value.dtype.is_floating_point else value.reshape(()).to(torch.float64)
+        return value.reshape(()).to(torch.float64)
     return real_number(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
 
 
