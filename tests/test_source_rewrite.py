@@ -82,3 +82,87 @@ def test_exposed_names():
 def test_functions_at():
     text = "class M:\n    def forward(self, x):\n        return x\n\n\ndef g(x):\n    return x\n"
     assert functions_at(text, [3, 7]) == ["M.forward", "g"]
+
+
+def test_else_of_loops():
+    body = (
+        "def f(x):\n    for i in range(3):\n        if x.sum() > i * 10: break\n        x = x * 2\n    else:\n        x = -x\n"
+        "    while x.max() < 4:\n        x = x + 1\n    else:\n        x = x * 3\n    return x, i\n"
+    )
+    new = same(body, (torch.ones(2),), (torch.ones(2) * 30,), (-torch.ones(2),))
+    assert "none_of(broke)" in new
+
+
+def test_names_in_tests():
+    body = (
+        "def f(x):\n    n = 0\n    while (r := (x * x).sum()) > 1:\n        x, n = x / 2, n + 1\n"
+        "    if n > 90:\n        x = x + 1\n    elif (m := x.mean()) > 0.1:\n        x = x - m\n    return x, r, n\n"
+    )
+    same(body, (torch.ones(3) * 9,), (torch.zeros(2),), (torch.tensor([0.9, 0.3]),))
+
+
+def test_match_on_values_and_sizes():
+    body = (
+        "def f(x, mode):\n    match int(mode):\n        case 0:\n            y = x + 1\n        case 1 | 2:\n            y = x * 3\n        case n:\n            y = x * n\n"
+        "    match y.shape:\n        case (n, c) if n > 3:\n            return y.sum(0)\n        case (n, c):\n            return y.mean(0)\n"
+    )
+    new = same(body, *[(torch.ones(n, 2), torch.tensor(m)) for n, m in ((2, 0), (5, 1), (3, 2), (4, 7))], lines=[6])
+    assert "match" not in new.split("def f(x, mode)")[1]
+
+
+def test_any_and_all():
+    body = (
+        "def f(x, y):\n    if any(t.max() > 2 for t in (x, y)) and not all((t > 0).all() for t in [x, y]):\n        return x\n"
+        "    if all(a.sum() > b.sum() for a, b in zip(x, y) if a[0] > 0):\n        return y\n    return x + y\n"
+    )
+    a, b = torch.ones(2, 2), torch.ones(2, 2) * 3
+    same(body, (a, b), (b, a), (-a, b), (a, a), (-a, -b))
+
+
+def test_try_whose_path_a_value_picks():
+    body = (
+        "def check(x):\n    if x.max() > 5:\n        raise ValueError('large')\n    return x + 1\n\n\n"
+        "def f(x):\n    try:\n        y = check(x)\n        if y.min() < 0:\n            raise ValueError('small')\n    except ValueError:\n        y = x * 0\n    else:\n        y = y * 2\n    return y\n"
+    )
+    text = HEAD + body
+    new = rewrite_source(text, ["f", "check"])
+    assert "check_or_error" in new
+    for x in (torch.ones(2), torch.ones(2) * 9, torch.tensor([1.0, -4.0])):
+        torch.testing.assert_close(run(new, x), run(text, x))
+
+
+def test_raises_that_may_be_caught_stay():
+    body = (
+        "def f(x):\n    if x.sum() > 99:\n        x = x - 1\n    for i in range(2):\n        try:\n            if x.max() > 5:\n                raise ValueError(x)\n"
+        "            x = x + 1\n        except ValueError as error:\n            x = x * error.args[0]\n    return x\n"
+    )
+    text, new = rewritten(body)
+    assert "raise ValueError(x)" in new
+    for x in (torch.ones(2), torch.ones(2) * 9, -torch.ones(2)):
+        torch.testing.assert_close(run(new, x), run(text, x))
+
+
+def test_generators_give_lists():
+    body = (
+        "def windows(x, n):\n    at = 0\n    while at + n <= x.shape[0]:\n        yield x[at : at + n]\n        at += 2\n\n\n"
+        "def f(x):\n    return torch.stack([w.sum() for w in windows(x, 3)]), sum(windows(x, 2))\n"
+    )
+    text = HEAD + body
+    new = rewrite_source(text, ["f", "windows"])
+    assert "yield x[" not in new
+    torch.testing.assert_close(run(new, torch.arange(8.0)), run(text, torch.arange(8.0)))
+
+
+def test_a_loop_keeps_the_value_that_a_branch_may_change():
+    body = (
+        "def f(x, k):\n    for i in range(k):\n        y = x * i\n        if y.sum() > 3:\n            break\n    if x.mean() > 0:\n        y = y + 1\n    return y\n"
+    )
+    same(body, (torch.ones(2), 4), (-torch.ones(2), 3))
+
+
+def test_returns_inside_of_plain_if_and_with():
+    body = (
+        "def f(x, flag):\n    if flag:\n        if x.sum() > 0:\n            return x\n        x = x - 1\n    with torch.no_grad():\n        if x.mean() < -2:\n"
+        "            return x * 5\n        x = x + 7\n    return -x\n"
+    )
+    same(body, *[(torch.ones(2) * v, flag) for v in (1.0, -1.0, -5.0) for flag in (True, False)])

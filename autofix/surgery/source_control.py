@@ -3,15 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
 from autofix.surgery.source_expressions import ComprehensionLoops
 from autofix.surgery.source_flow import FlowRewriter
+from autofix.surgery.source_forms import desugar
 from autofix.surgery.source_names import contains, parameter_names, statements, uses_of
 from autofix.surgery.source_numeric import rewrite_numbers
-from autofix.surgery.source_patch import add_runtime, replace_functions
+from autofix.surgery.source_patch import add_runtime, functions_of, replace_functions
 from autofix.surgery.source_sizes import dynamic_tests
+from autofix.surgery.source_tries import Tries, generator_calls, listed_generator, raised_names, raising_branch, tried_names, with_error_flag
+
+
+@dataclass
+class FileFlow:
+    """What the functions of a file tell each other: generators, functions that raise on values, those whose errors may be caught."""
+
+    dynamic: dict[str, set[str]] = field(default_factory=dict)
+    generators: set[str] = field(default_factory=set)
+    raisers: dict[str, set[str]] = field(default_factory=dict)
+    tried: set[str] = field(default_factory=set)
+    flagged: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def of(wrapper: cst.MetadataWrapper, wanted: set[str], tests: Any) -> FileFlow:
+        """`tests` gives the texts of a function's tests and iterables that depend on values or sizes."""
+        functions = list(functions_of(wrapper.module))
+        flow = FileFlow(tried=tried_names(wrapper.module, functions))
+        flow.dynamic = {name: tests(node) for name, node in functions if name in wanted}
+        shorts = [name.rsplit(".", 1)[-1] for name, _ in functions]
+        for name, node in functions:
+            short = name.rsplit(".", 1)[-1]
+            found = flow.dynamic.get(name, set())
+            if name not in wanted or shorts.count(short) > 1:
+                continue
+            if contains([node.body], cst.Yield):
+                if any(not t.startswith("index ") for t in found):
+                    flow.generators.add(short)
+            elif raising_branch(statements(node.body), found):
+                flow.raisers[short] = raised_names(statements(node.body))
+        for name, node in functions:
+            if name in wanted and contains([node.body], cst.Try):
+                work = Tries(set(flow.dynamic[name]), lambda stem: stem, flow.raisers)
+                node.body.visit(work)
+                flow.flagged |= work.used
+        return flow
+
+
+def names_in(node: cst.FunctionDef) -> set[str]:
+    """Every name that a function uses."""
+    found = uses_of(*statements(node.body))
+    return found.stores | found.loads | parameter_names(node.params)
+
+
+def rewrite_control(node: cst.FunctionDef, dynamic: set[str], flow: FileFlow) -> cst.FunctionDef | None:
+    """`node` with its control flow in forms that torch.export captures, None where nothing had to change."""
+    taken = names_in(node)
+
+    def fresh(stem: str) -> str:
+        name, n = stem, 1
+        while name in taken:
+            n += 1
+            name = f"{stem}_{n}"
+        taken.add(name)
+        return name
+
+    plain, changed = desugar(node, dynamic, taken)
+    tries = Tries(dynamic, fresh, flow.raisers)
+    body = plain.body.visit(tries)
+    plain = plain.with_changes(body=body) if tries.changed else plain
+    flat = plain.visit(ComprehensionLoops(dynamic, taken))
+    assert isinstance(flat, cst.FunctionDef)
+    rewriter = FlowRewriter(flat, dynamic, caught=node.name.value in flow.tried)
+    made = rewriter.function(flat)
+    return made if rewriter.changed or changed or tries.changed else None
 
 
 def rewrite_source(
@@ -33,21 +101,28 @@ def rewrite_source(
     Returns `text` itself where nothing had to change.
     """
     wanted, marked, names = set(functions), set(lines), set(zero_d)
+    flows: list[FileFlow] = []
 
     def change_numbers(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> cst.FunctionDef | None:
         return rewrite_numbers(wrapper, node, marked, names, sizes=sizes) if name in wanted else None
 
-    def change_control(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> cst.FunctionDef | None:
-        if name not in wanted or contains([node.body], cst.Yield, cst.Await):
+    def change_control(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> Any:
+        if name not in wanted or contains([node.body], cst.Await):
             return None
-        dynamic = dynamic_tests(wrapper, node, marked, sizes=sizes, arguments=arguments)
-        found = uses_of(*statements(node.body))
-        flat = node.visit(ComprehensionLoops(dynamic, found.stores | found.loads | parameter_names(node.params)))
-        assert isinstance(flat, cst.FunctionDef)
-        node = flat
-        rewriter = FlowRewriter(node, dynamic)
-        made = rewriter.function(node)
-        return made if rewriter.changed else None
+        if not flows:
+            flows.append(FileFlow.of(wrapper, wanted, lambda n: dynamic_tests(wrapper, n, marked, sizes=sizes, arguments=arguments)))
+        flow = flows[0]
+        dynamic = flow.dynamic[name] | generator_calls(node, flow.generators)
+        short = node.name.value
+        if contains([node.body], cst.Yield):
+            taken = names_in(node)
+            listed = listed_generator(node, lambda stem: stem if stem not in taken else f"{stem}_") if short in flow.generators else None
+            return None if listed is None else rewrite_control(listed, dynamic, flow) or listed
+        made = rewrite_control(node, set(dynamic), flow)
+        if short not in flow.flagged:
+            return made
+        sibling = with_error_flag(node)
+        return cst.FlattenSentinel([made or node, rewrite_control(sibling, set(dynamic), flow) or sibling])
 
     new = replace_functions(text, change_numbers) if numbers else text
     new = replace_functions(new, change_control) if control else new

@@ -268,6 +268,9 @@ class _Hoist(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         return False
 
+    def visit_Call(self, node: cst.Call) -> bool:
+        return not (isinstance(node.func, cst.Name) and node.func.value in ("any_item", "all_item"))
+
     def _take(self, node: Any) -> cst.BaseExpression | None:
         clause = node.for_in
         if clause.inner_for_in is not None or code_of(clause.iter) not in self.dynamic:

@@ -50,13 +50,14 @@ def _lead(new: list[Any], old: Any) -> list[Any]:
 
 
 class FlowRewriter:
-    """Rewrites one function. `dynamic` holds the texts of tests and iterables that need it."""
+    """Rewrites one function. `dynamic` holds the texts of tests and iterables that need it; `caught`: what it raises may be caught."""
 
-    def __init__(self, function: cst.FunctionDef, dynamic: set[str]) -> None:
-        self.dynamic = dynamic
+    def __init__(self, function: cst.FunctionDef, dynamic: set[str], caught: bool = False) -> None:
+        self.dynamic, self.caught = dynamic, caught
         self.changed = False
         self.helpers: set[str] = set()
         self.taken: set[str] = set()
+        self._earlier: list[Any] = []
         found = uses_of(*statements(function.body))
         self.locals = found.stores | parameter_names(function.params)
         self.nones = none_names(function)
@@ -86,14 +87,21 @@ class FlowRewriter:
 
     def block(self, body: Sequence[Any], live: set[str], defined: Any, *, tail: bool, raw: bool) -> list[Any]:
         """Rewrite statements. `live`: names read later; `tail`: the block ends its function; `raw`: returns are tuples already."""
+        earlier = self._earlier
+        out = self._block(body, live, defined, tail=tail, raw=raw)
+        self._earlier = earlier
+        return out
+
+    def _block(self, body: Sequence[Any], live: set[str], defined: Any, *, tail: bool, raw: bool) -> list[Any]:
         out: list[Any] = []
         body = list(body)
         for i, s in enumerate(body):
             rest = body[i + 1 :]
             reads, sure = exposed(rest)
             after = reads | (set() if sure is EVERYTHING else live - set(sure))
-            have = exposed(body[:i], defined)[1]
-            if isinstance(s, cst.If) and (self.is_dynamic(s.test)):
+            have = exposed(out, defined)[1]
+            self._earlier = out
+            if isinstance(s, cst.If) and self.is_dynamic(s.test) and not (self.caught and contains([s], cst.Raise)):
                 self.changed = True
                 if self._only_raises(statements(s.body)):
                     return [*out, *self.block([*else_statements(s), *rest], live, have, tail=tail, raw=raw)]
@@ -103,6 +111,16 @@ class FlowRewriter:
                 if contains([s], cst.Return) or unclear:
                     return [*out, *_lead(self._returning_if(s, rest, have, raw), s)]
                 out += _lead(self._assigning_if(s, after, have), s)
+            elif isinstance(s, cst.If) and rest and self._returns_dynamically([*statements(s.body), *else_statements(s)]):
+                # what follows belongs into both arms: a return in one of them depends on a value
+                arms = [[*a, *(r.deep_clone() for r in rest)] if falls_through(a) else a for a in (statements(s.body), else_statements(s))]
+                a, b = (self.block(arm, live, have, tail=tail, raw=raw) for arm in arms)
+                self._earlier = out
+                return [*out, self._python_if(s.with_changes(orelse=cst.Else(cst.IndentedBlock(b))), a, b)]
+            elif isinstance(s, cst.With) and self._returns_dynamically(statements(s.body)):
+                new, behind = self._with_returns(s, rest, after, have)
+                out += _lead(new, s)
+                return [*out, *self.block(behind, live, exposed(out, defined)[1], tail=tail, raw=raw)]
             elif isinstance(s, cst.If):
                 a = self.block(statements(s.body), after, have, tail=False, raw=raw)
                 b = self.block(else_statements(s), after, have, tail=False, raw=raw)
@@ -120,7 +138,9 @@ class FlowRewriter:
                     held = have | set() if have is EVERYTHING else set(have) | (uses_of(s.target).loads if isinstance(s, cst.For) else set())
                     out.append(s.with_changes(body=cst.IndentedBlock(self.block(statements(s.body), inner, held, tail=False, raw=raw))))
             elif isinstance(s, (cst.With, cst.Try)):
+                caught, self.caught = self.caught, self.caught or isinstance(s, cst.Try)
                 out.append(s.with_changes(body=cst.IndentedBlock(self.block(statements(s.body), after, have, tail=False, raw=raw))))
+                self.caught = caught
             elif isinstance(s, cst.SimpleStatementLine) and isinstance(s.body[0], cst.Assert) and self.is_dynamic(s.body[0].test):
                 self.changed = True
             else:
@@ -161,10 +181,18 @@ class FlowRewriter:
         return code_of(flag_call(new, self.helpers))
 
     def _unset(self, names: Sequence[str], have: Any) -> list[Any]:
+        """Lines that give names a value which may have none; those that may have one get theirs before it is bound first."""
         missing = [n for n in names if n not in have]
         if missing:
             self.helpers.add("UNSET")
-        return [plain_line(f"{n} = UNSET") for n in missing]
+        lines = []
+        for n in missing:
+            first = next((k for k, s in enumerate(self._earlier) if n in uses_of(s).stores), None)
+            if first is None:
+                lines.append(plain_line(f"{n} = UNSET"))
+            else:
+                self._earlier.insert(first, plain_line(f"{n} = UNSET"))
+        return lines
 
     def _assigning_if(self, s: cst.If, after: set[str], have: Any) -> list[Any]:
         then, other = statements(s.body), else_statements(s)
@@ -217,6 +245,28 @@ class FlowRewriter:
         if self.is_dynamic(s.iter if isinstance(s, cst.For) else s.test):
             return True
         return self._exits_dynamically(statements(s.body))
+
+    def _returns_dynamically(self, body: Sequence[Any]) -> bool:
+        """Whether a rewritten `if` or loop, nested loops included, returns from the function."""
+        for s in body:
+            if isinstance(s, cst.If):
+                inner = [*statements(s.body), *else_statements(s)]
+                if (self.is_dynamic(s.test) and contains(inner, cst.Return)) or self._returns_dynamically(inner):
+                    return True
+            elif isinstance(s, (cst.For, cst.While)):
+                if contains([s], cst.Return) and self._needs_loop(s):
+                    return True
+            elif isinstance(s, cst.With) and self._returns_dynamically(statements(s.body)):
+                return True
+        return False
+
+    def _with_returns(self, s: cst.With, rest: list[Any], after: set[str], have: Any) -> tuple[list[Any], list[Any]]:
+        """A `with` whose body may return: its body as a loop that is run once, and the test whether it returned behind it."""
+        once = cst.For(cst.Name("_"), cst.parse_expression("range(1)"), s.body)
+        new, more = self._loop(once, rest, after, have)
+        assert more is not None
+        first = next(i for i, n in enumerate(new) if isinstance(n, cst.FunctionDef))
+        return [*new[:first], s.with_changes(body=cst.IndentedBlock(_after_definitions(new[first:])))], more
 
     def _exits_dynamically(self, body: Sequence[Any]) -> bool:
         """Whether a rewritten `if` leaves the loop (break, continue, return)."""

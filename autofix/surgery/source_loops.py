@@ -12,8 +12,11 @@ from torch.utils import _pytree as pytree
 from autofix.surgery.source_items import counted_items, loop_items
 from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, is_same_constant, number_dtype, promoted_dtype
 from autofix.surgery.source_runtime import (
+    any_of,
     as_flag,
+    flag_tensor,
     is_tracing,
+    none_of,
     quiet_sizes,
     traced_if,
     watch_reads,
@@ -59,6 +62,25 @@ def traced_while(test: Any, step: Any, *values: Any, bound: Any = None) -> tuple
         values, turns = tuple(new), turns + 1
         if as_flag(stop) is True:
             return values
+
+
+def any_item(items: Any, test: Any = as_flag) -> Any:
+    """any(test(item) for item in items): tests are made until one holds."""
+    items = loop_items(items)
+    if not hasattr(items, "get"):
+        held = list(items)
+        return any_of(*[lambda item=item: test(item) for item in held]) if held else False
+
+    def step(item: Any, found: Any) -> Any:
+        flag = flag_tensor(as_flag(test(item)))
+        return flag, flag
+
+    return traced_for(items, step, torch.zeros((), dtype=torch.bool))[0]
+
+
+def all_item(items: Any, test: Any = as_flag) -> Any:
+    """all(test(item) for item in items): tests are made until one fails."""
+    return none_of(any_item(items, lambda item: none_of(test(item))))
 
 
 def _stops_in_graph(step: Any, item: Any, values: Any) -> bool:
@@ -121,6 +143,9 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
 
         def __getitem__(self, index: Any) -> Any:
             return self.read()[index]
+
+        def __iter__(self) -> Any:
+            raise TypeError("a list that grew in the graph has as many items as only the graph knows")
 
         def __bool__(self) -> bool:
             raise TypeError("whether a list that grew in the graph is empty is known only at run time")

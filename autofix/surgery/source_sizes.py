@@ -241,6 +241,16 @@ class _Tests(cst.CSTVisitor):
     def visit_Assert(self, node: cst.Assert) -> None:
         self._test(node.test)
 
+    def visit_Match(self, node: cst.Match) -> None:
+        self._test(node.subject)
+        for case in node.cases:
+            if case.guard is not None:
+                self._test(case.guard)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if isinstance(node.func, cst.Name) and node.func.value in ("any", "all") and len(node.args) == 1:
+            self._test(node)
+
     def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
         parts = [node.left, node.right]
         if all(
