@@ -95,11 +95,14 @@ def file_call(folder: Path, given: Any, threads: int) -> Callable[[], Any]:
     return lambda: session.run(None, feed)
 
 
-def time_files(model: Any, reference: Any, folders: list[Path], target: Target, seconds: float, racing: bool = False) -> dict[str, Any]:
+def time_files(
+    model: Any, reference: Any, folders: list[Path], target: Target, seconds: float, racing: bool = False, rounds: int = 0
+) -> dict[str, Any]:
     """Times per round of eager and of the file in each folder, and of a second session of the first file (the A/A control).
 
     {"eager": [ms], "control": [ms], "files": [[ms], ...], "threads"}. racing: eager is left out, the first file is what the others are compared
-    with, and those that are clearly slower are dropped early (their lists are shorter). Spinning is off, threads are equal.
+    with, and those that are clearly slower are dropped early (their lists are shorter). rounds: so many, however long they take (0: by `seconds`).
+    Spinning is off, threads are equal.
     """
     import torch
 
@@ -112,7 +115,7 @@ def time_files(model: Any, reference: Any, folders: list[Path], target: Target, 
     if racing:
         times = race_rounds(calls, seconds, target.threads, ["0", "control"])
     else:
-        times = time_rounds(calls, seconds, target.threads, least=7 if seconds >= LONG_SECONDS else 3)
+        times = time_rounds(calls, seconds, target.threads, least=rounds or (7 if seconds >= LONG_SECONDS else 3), most=rounds or 200)
     files = [times[str(i)] for i in range(len(folders))]
     return {"eager": times.get("eager", []), "control": times["control"], "files": files, "threads": target.threads}
 
