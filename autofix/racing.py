@@ -60,6 +60,15 @@ def has_fix(recipe: Recipe, fix: Fix) -> bool:
     return any(f.key() == fix.key() for f in recipe.fixes)
 
 
+def no_faster(trial: Trial) -> Trial:
+    """A trial that passes parity and gained nothing: its fix did not cure what it was tried for."""
+    row = trial.latency or {}
+    message = (
+        f"right, and no faster: {row['gain']:.2f}x ({row['gain_q1']:.2f} to {row['gain_q3']:.2f})" if "gain" in row else "right, and not measured"
+    )
+    return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message}))
+
+
 def race_gain(session: Session, index: int, key: str) -> Gain:
     """What a race says of one file, as a Gain."""
     row = race_row(session, index)
@@ -135,6 +144,7 @@ class Climb:
             row = {**(self.winner.latency or {}), **self.peak()}
             self.take(replace(self.winner, latency=row))
             self.found.stopped = self.search.out_of_budget() or NOTHING_FASTER
+        self.take(self.winner)
         if not self.met:
             self.take(slow(self.winner, self.target, self.profiles.get(self.winner.recipe.id)))
 
@@ -156,6 +166,7 @@ class Climb:
         """One round of proposals; whether the winner changed."""
         self.reporter.stage("profiling by operator")
         base = slow(self.winner, self.target, self.profile())
+        self.replace_trial(base)  # what the next trials are tried for stands in the log
         for lane in (Effect.EXACT, Effect.NARROWING, Effect.APPROXIMATE):  # what moves numbers is for what exact fixes can't reach
             by_key = self.proposals(base, lane)
             entrants = self.attempts(base, by_key)
@@ -212,7 +223,7 @@ class Climb:
 
     def stacked(self, base: Trial, entrants: dict[str, Trial], by_key: dict[str, tuple[Fix, Strategy]]) -> list[Trial]:
         """The finalists, shortest recipe first: the best entrant, and the recipe of all that gained, or of those that pass one on the other."""
-        gains = self.raced(base, entrants)
+        gains = self.raced(base, entrants, by_key)
         if not gains:
             return []
         best = entrants[gains[0].key]
@@ -235,7 +246,7 @@ class Climb:
         recipe = united(trial.recipe, fixes, self.search)
         return self.attempt(recipe, trial, None, None) if recipe.id != trial.recipe.id else None
 
-    def raced(self, base: Trial, entrants: dict[str, Trial]) -> list[Gain]:
+    def raced(self, base: Trial, entrants: dict[str, Trial], by_key: dict[str, tuple[Fix, Strategy]]) -> list[Gain]:
         """Race the entrants against the winner, as many at a time as memory holds; those that gained, best first."""
         self.reporter.stage(f"racing {len(entrants)} candidate{'s' if len(entrants) != 1 else ''}")
         keys = list(entrants)
@@ -247,9 +258,15 @@ class Climb:
                 continue
             for i, key in enumerate(some, 1):
                 entrants[key] = replace(entrants[key], latency=race_row(session, i))
-                self.replace_trial(entrants[key])
                 self.known[key] = race_gain(session, i, key)
-        return gainers([self.known[k] for k in keys if k in self.known])
+        gained = gainers([self.known[k] for k in keys if k in self.known])
+        for key in keys:
+            faster = key in {g.key for g in gained}
+            self.replace_trial(entrants[key] if faster else no_faster(entrants[key]))
+            assert base.diagnosis is not None
+            name, capture = by_key[key][1].name, self.search.config_of(entrants[key].recipe).capture
+            self.search.ranker.observe(name, base.diagnosis, self.found.case_id, capture, float(faster), entrants[key].seconds)
+        return gained
 
     def settle(self, finalists: list[Trial]) -> bool:
         """Measure winner and finalists in several processes; whether one of them counts as faster. It becomes the winner then."""

@@ -24,6 +24,7 @@ from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 DEAD_ENDS = frozenset({"nothing-to-do", "apply-error"})
+TOO_SLOW = "too-slow"
 NOTHING_LEFT = "no strategy has anything left to propose"
 """Rank of the stock export: after what the cache knows, before whatever a failure suggests."""
 
@@ -175,7 +176,8 @@ class Search:
         self.reporter.trial_finished(len(self.repair.trials), trial)
         parent = candidate.parent.diagnosis if candidate.parent else None
         stuck = no_progress(parent, trial.diagnosis)
-        if candidate.strategy is not None and parent is not None:
+        judged = parent is not None and (parent.symptom != TOO_SLOW or not trial.ok)  # whether it is faster, racing.py finds out
+        if candidate.strategy is not None and parent is not None and judged:
             gain = 0.0 if stuck else gain_of(trial, candidate.parent)
             self.ranker.observe(candidate.strategy.name, parent, self.repair.case_id, candidate.capture, gain, trial.seconds)
         if trial.diagnosis is not None and trial.diagnosis.symptom == "nothing-to-do" and trial.stage is Stage.REWRITE and candidate.added:
