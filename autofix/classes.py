@@ -130,6 +130,9 @@ def float_of_class(plan: LeafPlan, value: Any, kind: str, constants: list[float]
         out = real + (200.0 if value.dtype != torch.float16 else 20.0) * rows_up_and_down(real)
     elif kind == "tenfold":
         out = real * 10
+    elif kind == "far" and not unit:  # about where exp overflows and where it gives denormal numbers
+        reach = 18.0 if value.dtype == torch.float16 else 110.0
+        out = reach * (2 * torch.rand(real.shape, generator=rng) - 1)
     else:
         out = real
     return out.to(value.dtype)

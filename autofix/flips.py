@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from autofix.coverage import Watch
+from autofix.values import fresh_leaf
 
 if TYPE_CHECKING:
     from autofix.eager import Leaves
@@ -30,6 +31,27 @@ def flip_tests(explorer: Explorer, watch: Watch) -> None:
     if watch.numbers and explorer.half_seen and not explorer.big:
         for key in dict.fromkeys(k for k, _ in watch.numbers):
             move_number(explorer, key)
+
+
+def tie_sets(explorer: Explorer) -> None:
+    """For models that test values or take numbers from tensors: each float leaf filled with one constant of the source, so that the numbers
+    taken from it (entries, means, extremes) are that constant as float32 holds it, and a test against it meets its tie."""
+    kinds = {str(site.get("kind")) for site in explorer.facts["sites"]}
+    floats = [p for p in explorer.plans if p.is_float and p.example.numel() and not p.example.is_complex()]
+    if not floats or explorer.big or not kinds & {"bool", "item", "float"}:
+        return
+    for constant in dict.fromkeys([*explorer.floats[:5], *map(float, explorer.integers[:3])]):
+        for group in [floats, *([p] for p in floats if len(floats) > 1)][:4]:
+            chosen = {p.name for p in group}
+            leaves = [
+                (p.name, torch.full_like(p.example, constant) if p.name in chosen else fresh_leaf(p, explorer.sizes, "usual", explorer.rng))
+                for p in explorer.plans
+            ]
+            where = "" if len(group) == len(floats) else f" {group[0].name}"
+            one = explorer.attempt(f"all{where} {constant:g}", "values", leaves, quiet=True)
+            if one is not None:
+                one.must = True
+                break
 
 
 def unseen_tests(explorer: Explorer) -> list[tuple[str, int]]:

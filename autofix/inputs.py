@@ -18,7 +18,7 @@ from autofix.case import one_line
 from autofix.classes import class_leaf, past_range_integers, source_constants, wide_integers
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
-from autofix.flips import flip_tests
+from autofix.flips import flip_tests, tie_sets
 from autofix.multiples import multiple_sets
 from autofix.nonfinite import nonfinite_sets
 from autofix.sizes import size_sets
@@ -34,6 +34,7 @@ CLASS_NAMES = {
     "positive": "positive values",
     "shifted": "rows far up and down",
     "tenfold": "ten times larger",
+    "far": "from -110 to 110",
 }
 MANY_ANSWERS = ("aten.linalg_eigh", "aten._linalg_eigh", "aten.linalg_svd", "aten._linalg_svd", "aten.linalg_qr", "aten.linalg_eig", "aten.geqrf")
 """Factorisations that have more than one right answer where values repeat."""
@@ -167,6 +168,7 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
     integer_sets(explorer)
     multiple_sets(explorer)
     nonfinite_sets(explorer)
+    tie_sets(explorer)
     flip_tests(explorer, watch)
     random_search(explorer)
     notes: list[str] = []
@@ -195,7 +197,7 @@ def value_sets(explorer: Explorer) -> None:
         if one is None and not explorer.spent:
             one = fewer_changes(explorer, kind)
         if one is not None:
-            one.must = kind in ("other", "negative", "zeros", "wide", "tiny", "ties", "shifted")
+            one.must = kind in ("other", "negative", "zeros", "wide", "tiny", "ties", "shifted", "far")
             one.advisory = many and kind in ("zeros", "ties", "tiny", "shifted", "wide")
 
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autofix.classes import nonfinite_leaf, odd_places, zero_beside
 from autofix.shake import MOVERS
-from autofix.values import fresh_leaf
+from autofix.values import LeafPlan, fresh_leaf
 
 if TYPE_CHECKING:
     from autofix.inputs import Candidate, Explorer
@@ -56,6 +56,29 @@ def nonfinite_sets(explorer: Explorer) -> None:
             if one is not None:
                 one.must = True
                 one.advisory = not nan_matters(explorer, one)
+                if not one.advisory and not beside:
+                    placed_nan_sets(explorer, plan, name)
+
+
+def placed_nan_sets(explorer: Explorer, plan: LeafPlan, name: str) -> None:
+    """NaN without infinity at places that vectorised kernels treat differently: a single one at either end, one a row, all of a column."""
+    shape, count = plan.example.shape, plan.example.numel()
+    width = shape[-1] if shape else 1
+    rows = torch.arange(count) // width
+    column = torch.arange(count) % width
+    patterns = {
+        "first": torch.arange(count) == 0,
+        "last": torch.arange(count) == count - 1,
+        "one a row": column == (rows + 1) % width,
+        "a column": column == min(1, width - 1),
+    }
+    for where, marks in patterns.items():
+        if 0 < int(marks.sum()) < max(count, 2):
+            leaves = [(p.name, fresh_leaf(p, explorer.sizes, "usual", explorer.rng)) for p in explorer.plans]
+            leaves = [(n, torch.where(marks.reshape(v.shape), float("nan"), v) if n == plan.name else v) for n, v in leaves]
+            one = explorer.attempt(f"{name.replace(' and infinity', '')}, {where}", "nonfinite", leaves, quiet=True)
+            if one is not None:
+                one.must, one.advisory = True, not nan_matters(explorer, one)
 
 
 def given_odd_leaves(explorer: Explorer) -> set[str]:

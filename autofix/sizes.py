@@ -39,6 +39,8 @@ def size_sets(explorer: Explorer) -> None:
         ("larger sizes", {s: n + n // 2 + 1 if explorer.big else 2 * n + 1 for s, n in base.items()}, True),
         ("all sizes 1", dict.fromkeys(symbols, 1), True),
     ]
+    if len(symbols) > 1 and explorer.arcs:  # a test for equal sizes shows little where all are 1
+        plans.append(("equal sizes", dict.fromkeys(symbols, next(k for k in (4, 6, 9) if set(base.values()) != {k})), True))
     if len(symbols) > 1 and not explorer.big:
         for symbol in symbols:
             plans.append((f"{symbol}=1", {symbol: 1}, False))

@@ -14,7 +14,7 @@ import torch
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 """Values at which tests and roundings decide; constants of the source come on top."""
-VALUE_CLASSES = ("other", "negative", "zeros", "wide", "tiny", "ties", "positive", "shifted", "tenfold")
+VALUE_CLASSES = ("other", "negative", "zeros", "wide", "tiny", "ties", "positive", "shifted", "tenfold", "far")
 
 
 @dataclass

@@ -88,7 +88,7 @@ def unseen_sizes(
     """(sizes {declared symbol: size}, the test) at which a size test of the capture would go the other way than on every known set.
 
     axes: dynamic axes by parameter name. known: the declared symbols' sizes on each verified set, the example's first.
-    A test that one of the known sets turns over has been verified on both sides already.
+    A test that one of the known sets turns over, with no size of 1 in it, has been verified on both sides already.
     """
     wanted: list[tuple[dict[str, int], Site]] = []
     for site in watch.sites.values():
@@ -102,13 +102,15 @@ def unseen_sizes(
             return bool(site.test.subs({s: sizes[n] for s, n in names.items()}))
 
         try:
-            seen = {outcome(sizes) for sizes in [*known, *(w for w, _ in wanted)]}
-            if len(seen) > 1:
+            tried = [*known, *(w for w, _ in wanted)]
+            seen = {outcome(sizes) for sizes in tried}
+            telling = {outcome(sizes) for sizes in tried if min(sizes.values()) > 1}
+            if len(telling) > 1:
                 continue
-            found = next(
-                ({**known[0], n: size} for n in dict.fromkeys(names.values()) for size in PROBED_SIZES if outcome({**known[0], n: size}) not in seen),
-                None,
-            )
+            # at size 1 the two ways of a test often agree: larger ones first, then 1 where neither way has been seen there
+            larger = [n for n in PROBED_SIZES if n > 1 and min(known[0].values()) > 1]
+            trials = ({**known[0], n: size} for sizes in (larger, PROBED_SIZES) for n in dict.fromkeys(names.values()) for size in sizes)
+            found = next((t for t in trials if outcome(t) not in (telling if min(t.values()) > 1 else seen)), None)
         except (TypeError, KeyError, ValueError):
             continue
         if found is not None:

@@ -265,8 +265,10 @@ def clamp_max(x: Tensor, max: float) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """aten.sigmoid: ONNX Runtime's is 0 from -20 on."""
-    return (1.0 / (torch.exp(-x.to(torch.float64)) + 1.0)).to(result_dtype(x))
+    """aten.sigmoid: ONNX Runtime's is 0 from -20 on. In ATen's own precision, so that it is 0 from where ATen's is."""
+    dtype = result_dtype(x)
+    z = x.to(dtype if dtype == torch.float64 else torch.float32)
+    return (1.0 / (torch.exp(-z) + 1.0)).to(dtype)
 
 
 def silu(x: Tensor) -> Tensor:
