@@ -152,14 +152,20 @@ def fast_scalar(w: OnnxWriter, value: float) -> str:
     return w.const(value, np.float32)
 
 
-def fast_guarded(w: OnnxWriter, originals: list[onnx.NodeProto], fast: str, out: str, finite: str = "") -> bool:
+def fast_guarded(w: OnnxWriter, originals: list[onnx.NodeProto], fast: str, out: str, finite: str = "", also: str = "") -> bool:
     """`out` is `fast` where that holds no NaN (or, if `finite` names a value, where that one has a finite sum), else what the `originals`
     give, the last of which makes `out`; all are float32.
 
-    A sum is NaN where any of its values is, and where infinities of both signs meet; without NaN and infinity it can but overflow.
+    `also`: a number that must not be NaN either. A sum is NaN where any of its values is, and where infinities of both signs meet; without NaN and infinity it can but overflow.
     """
     total = w.op("ReduceSum", finite or fast, keepdims=0)
-    doubt = w.op("IsNaN", w.op("Sub", total, total) if finite else total)
+    total = w.op("Sub", total, total) if finite else total
+    doubt = w.op("IsNaN", w.op("Add", total, also) if also else total)
+    return fast_branches(w, doubt, originals, fast, out)
+
+
+def fast_branches(w: OnnxWriter, doubt: str, originals: list[onnx.NodeProto], fast: str, out: str) -> bool:
+    """`out` is what the `originals` give where `doubt` holds, else `fast`."""
     renamed: dict[str, str] = {}
     exact: list[onnx.NodeProto] = []
     for node in originals:

@@ -101,8 +101,52 @@ def fast_sign(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     return True
 
 
+def sign_bit(w: OnnxWriter, x: str) -> str:
+    """1.0 where x has a minus sign, zero included, else 0.0 (for NaN, either)."""
+    low = w.op("Min", x, w.op("Reciprocal", x))
+    return w.cast(w.op("Less", low, fast_scalar(w, 0.0)), onnx.TensorProto.FLOAT)
+
+
+def fast_atan2(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """atan2(y, x) = atan(y / x), plus pi where x is negative, minus pi where y is negative as well.
+
+    Recognised by the nodes that torch.onnx writes: Where(IsNaN(r), 0, r), r = Where(x < 0, Where(y > 0, a + pi, a - pi), a), a = Atan(y / x).
+    """
+    made = known.maker
+    test, turned = made(node.input[0], "IsNaN"), made(node.input[2], "Where")
+    if test is None or turned is None or test.input[0] != node.input[2]:
+        return False
+    left, moved, plain = made(turned.input[0], "Less"), made(turned.input[1], "Where"), made(turned.input[2], "Atan")
+    ratio = made(plain.input[0], "Div") if plain is not None else None
+    if left is None or moved is None or plain is None or ratio is None or left.input[0] != ratio.input[1]:
+        return False
+    above, more, less = made(moved.input[0], "Greater"), made(moved.input[1], "Add"), made(moved.input[2], "Sub")
+    y, x = ratio.input
+    if above is None or more is None or less is None or above.input[0] != y or {more.input[0], less.input[0]} != {plain.output[0]}:
+        return False
+    if not all(value is not None and np.all(value == 0) for value in (known.value(left.input[1]), known.value(above.input[1]))):
+        return False
+    if not all(value is not None and np.allclose(value, np.pi) for value in (known.value(more.input[1]), known.value(less.input[1]))):
+        return False
+    if not (known.is_float(x) and known.is_float(y)):
+        return False
+    minus = sign_bit(w, x)
+    half_turn = w.op("Add", w.op("Mul", sign_bit(w, y), fast_scalar(w, -2.0 * np.pi)), fast_scalar(w, np.pi))
+    turn = w.op("Mul", minus, half_turn)
+    fast = w.op("Add", w.op("Atan", w.op("Div", y, x)), turn)
+    # 0 / 0 and infinity / infinity: the angle of y itself, and of the signs alone
+    e = OnnxWriter(f"{w.prefix}_edge", w.opset)
+    endless = e.op("And", e.op("IsInf", x), e.op("IsInf", y))
+    slope = e.op("Where", endless, e.op("Mul", e.op("Sign", x), e.op("Sign", y)), e.op("Div", y, x))
+    slope = e.op("Where", e.op("Equal", y, fast_scalar(e, 0.0)), e.op("Where", e.op("IsNaN", x), x, y), slope)
+    edge = e.op("Add", e.op("Atan", slope), turn)
+    return fast_guarded(w, [*e.nodes[:-1], onnx.helper.make_node("Add", list(e.nodes[-1].input), [node.output[0]], name=edge)], fast, node.output[0])
+
+
 def fast_where(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     """Where(c, a, b) = max(min(a, m), min(b, -m)) with m = infinity where c, else minus infinity; exact unless a or b holds NaN."""
+    if fast_atan2(w, node, known):
+        return True
     c, a, b = node.input
     chosen = known.maker(b, "Softplus")
     test = known.maker(c, "Greater")
