@@ -1,6 +1,7 @@
 """Forms of operators that treat NaN, infinity and empty sets as PyTorch does where ONNX Runtime's kernels do not.
 
-Measured with ONNX Runtime 1.32 on CPU: ReduceMax, ReduceMin, ArgMax, ArgMin, MaxPool and GlobalMaxPool pass over NaN; Clip with one
+Measured with ONNX Runtime 1.32 on CPU: ReduceMax, ReduceMin, ArgMax, ArgMin, MaxPool and GlobalMaxPool pass over NaN; the pools give the
+lowest finite number for windows of -Inf; Clip with one
 bound turns infinity into the largest float and ignores a NaN bound; Sign keeps NaN where torch.sign gives 0; the mean of nothing is 0.
 """
 
@@ -47,7 +48,12 @@ def nan_reduce(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) -> bo
         return False
     kind = "ReduceMax" if node.op_type == "ReduceMin" else node.op_type
     flag = nan_twin(w, node, kind, nan_mask(w, node.input[0], code))
-    return nan_where(w, flag, nan_twin(w, node, node.op_type, node.input[0]), code, node.output[0])
+    found = nan_twin(w, node, node.op_type, node.input[0])
+    if node.op_type in ("MaxPool", "GlobalMaxPool"):  # the kernel starts from the lowest finite number
+        least = w.cast(w.const(-np.inf, np.float32), code)
+        above = nan_twin(w, node, node.op_type, w.cast(w.op("Not", w.op("Equal", node.input[0], least)), code))
+        found = w.op("Where", w.op("Greater", above, w.cast(w.const(0.0, np.float32), code)), found, least)
+    return nan_where(w, flag, found, code, node.output[0])
 
 
 def nan_arg(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) -> bool:

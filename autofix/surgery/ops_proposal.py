@@ -46,7 +46,8 @@ def operators_to_replace(evidence: Evidence, names: Iterable[str]) -> list[str]:
     known = {name: operator_key(name) for name in names}
     failing = operator_key(evidence.fact("operator")) if evidence.fact("operator") else ""
     ran = {operator_key(name) for name in evidence.operators}
-    if failing and failing not in known.values() and (failing in ran or not evidence.diagnosis.symptom.startswith("mismatch")):
+    inner = evidence.fact("operator").startswith("prims.") or (failing not in ran and evidence.diagnosis.symptom.startswith("mismatch"))
+    if failing and failing not in known.values() and not inner:
         return []
     used = ran | {failing}
     return sorted(name for name, key in known.items() if key in used)

@@ -99,11 +99,13 @@ def random_fill(name: str) -> Any:
 
 
 def random_bernoulli(input: Any, p: Any = None, *, generator: Any = None, out: Any = None) -> Any:
-    """torch.bernoulli with one probability for all; with a tensor of probabilities only where it is a constant."""
+    """torch.bernoulli; with a tensor of probabilities ATen compares one uniform number with each (DistributionTemplates.h)."""
     shape, kind = random_size(input.shape), input.dtype
     if p is not None and not isinstance(p, torch.Tensor):
         return random_draw(lambda: torch.empty(shape, dtype=kind).bernoulli_(p, generator=generator))
-    raise NotImplementedError("torch.bernoulli with a tensor of probabilities")
+    chance = input if p is None else p
+    uniform = random_draw(lambda: torch.rand(shape, dtype=chance.dtype, generator=generator))
+    return (uniform < chance).to(kind)
 
 
 def random_dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
