@@ -15,7 +15,7 @@ from autofix.elimination import counts_as_gain, ratios
 from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess
 from autofix.latency import Session, latency_row, race_row
-from autofix.peak import peak_text
+from autofix.peak import peak_share, peak_text
 from autofix.recipe import Fix, Recipe
 from autofix.search import Repair, Reporter, Search
 from autofix.stacking import Gain, gainers, still_worth, united
@@ -127,26 +127,33 @@ class Climb:
             return
         row = latency_row(sessions, 0)
         self.first_ms = row["ort_ms"]
-        self.take(replace(self.winner, latency=row))
+        self.take(self.judged(replace(self.winner, latency=row)))
         if self.target.wants_latency:
             self.climb()
 
     def climb(self) -> None:
         """Step by step until the target is met or nothing is left; then the verdict."""
+        ended = NOTHING_FASTER
         for _ in range(STEPS):
             if self.met and not self.target.fastest:
                 break
             if self.search.out_of_budget() or not self.step():
                 break
         else:
-            self.found.stopped = f"{STEPS} steps made it faster; no more are taken"
+            ended = f"{STEPS} steps made it faster; no more are taken"
         if not self.met or self.target.fastest:
             row = {**(self.winner.latency or {}), **self.peak()}
-            self.take(replace(self.winner, latency=row))
-            self.found.stopped = self.search.out_of_budget() or NOTHING_FASTER
-        self.take(self.winner)
-        if not self.met:
-            self.take(slow(self.winner, self.target, self.profiles.get(self.winner.recipe.id)))
+            share = peak_share(row)
+            row |= {"peak_share": round(share, 4)} if share is not None else {}
+            self.found.winner = replace(self.winner, latency=row)
+            self.found.stopped = self.search.out_of_budget() or ended
+        self.take(self.judged(self.winner))
+
+    def judged(self, trial: Trial) -> Trial:
+        """A measured trial as one that passes or that is too slow; an interrupted search never claims what is not met."""
+        if meets(trial.latency or {}, self.target):
+            return replace(trial, verdict=Verdict.PASS, stage=Stage.DONE, diagnosis=None)
+        return slow(trial, self.target, self.profiles.get(trial.recipe.id))
 
     def is_near(self, row: dict[str, Any]) -> bool:
         """Whether one session's row meets the target or misses it by no more than sessions differ."""
@@ -279,11 +286,11 @@ class Climb:
         best = pick(sessions, len(finalists) + 1)
         if best == 0:
             return False
-        self.replace_trial(replace(self.winner, latency=latency_row(sessions, 0)))
+        self.replace_trial(slow(replace(self.winner, latency=latency_row(sessions, 0)), self.target, self.profiles.get(self.winner.recipe.id)))
         for i, trial in enumerate(finalists, 1):
             self.replace_trial(replace(trial, latency=latency_row(sessions, i)))
-        self.found.winner = replace(finalists[best - 1], latency={**latency_row(sessions, best), "before_ms": round(self.first_ms, 4)})
-        self.take(self.winner)
+        row = {**latency_row(sessions, best), "before_ms": round(self.first_ms, 4)}
+        self.take(self.judged(replace(finalists[best - 1], latency=row)))
         return True
 
     def sessions(self, trials: list[Trial], count: int) -> list[Session]:

@@ -241,6 +241,33 @@ def test_a_target_out_of_reach_says_so_with_the_peak(tmp_path):
     )
 
 
+def test_an_interrupted_climb_claims_nothing(tmp_path):
+    world = World(40.0, 10.0, {"a": 0.5}, folder=tmp_path)
+    ask, asked = world.ask, []
+
+    def interrupted(op, **more):
+        asked.append(op)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return ask(op, **more)
+
+    world.ask = interrupted
+    search = Search(world, {}, {"a": strategy("a")}, Target(min_speedup=3.0))
+    found = search.run()
+    with pytest.raises(KeyboardInterrupt):
+        Climb(world, found, search, 1.0, Silent()).run()
+    assert not found.ok and found.winner is not None
+
+
+def test_the_log_tells_fixes_that_gained_nothing(tmp_path):
+    world = World(40.0, 10.0, {"a": 0.5}, folder=tmp_path)
+    found = climbed(world, [strategy("a"), strategy("same")], Target(fastest=True))
+    verdicts = {str(t.recipe): (t.verdict, t.diagnosis.facts["message"] if t.diagnosis else "") for t in found.trials}
+    assert verdicts["a()"][0] is Verdict.PASS and found.ok
+    assert verdicts["same()"][0] is Verdict.SLOW and "no faster: 1.00x" in verdicts["same()"][1]
+    assert verdicts["stock export"][0] is Verdict.SLOW
+
+
 def test_fastest_succeeds_with_what_it_found(tmp_path):
     world = World(40.0, 10.0, {}, folder=tmp_path)
     found = climbed(world, [strategy("useless")], Target(fastest=True))
