@@ -26,7 +26,10 @@ def stats(cache: Cache) -> dict[str, Any]:
     def pairs(sql: str) -> dict[str, int]:
         return {str(name): int(count) for name, count in connection.execute(sql)}
 
-    cases = connection.execute("SELECT count(DISTINCT case_id), count(DISTINCT CASE WHEN verdict = 'pass' THEN case_id END) FROM outcomes").fetchone()
+    cases = connection.execute(
+        "SELECT count(DISTINCT case_id), count(DISTINCT CASE WHEN verdict = 'pass' THEN case_id END) FROM outcomes "
+        "WHERE case_id NOT IN ('-', 'shipped')"
+    ).fetchone()
     return {
         "path": str(cache.path) if cache.path else "memory",
         "problem": cache.problem,

@@ -128,9 +128,10 @@ def show_command(case: str, file: Path | None, as_json: bool) -> None:
 @cache.command("export")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write here (.gz compresses); default: stdout.")
 @click.option("--redact", is_flag=True, help="Leave out names, model source and paths, and who recorded.")
+@click.option("--ranking-only", is_flag=True, help="Only which strategies helped against which symptoms: no cases, recipes or origins.")
 @click.option("--origin", "words", multiple=True, metavar="WORD", help="Only what this team, user or kind of machine recorded; repeatable.")
 @_command
-def export_command(output: Path | None, redact: bool, words: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+def export_command(output: Path | None, redact: bool, ranking_only: bool, words: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Write all rows as sorted JSON lines, for git, mail or `cache merge`."""
     from autofix.browse import origin_ids
     from autofix.exchange import export_file, export_lines
@@ -138,10 +139,10 @@ def export_command(output: Path | None, redact: bool, words: tuple[str, ...], fi
     with _open(file) as opened:
         chosen = origin_ids(opened.connection, words) if words else None
         if output is None:
-            for line in export_lines(opened.connection, redact=redact, origins=chosen):
+            for line in export_lines(opened.connection, redact=redact, origins=chosen, ranking_only=ranking_only):
                 sys.stdout.write(line)
             return
-        count = export_file(opened.connection, output, redact=redact, origins=chosen)
+        count = export_file(opened.connection, output, redact=redact, origins=chosen, ranking_only=ranking_only)
     if as_json:
         _print_json({"file": str(output), "rows": count})
     else:

@@ -23,7 +23,7 @@ from autofix.errors import CacheError
 from autofix.ids import content_id
 from autofix.row_checks import KINDS, Refused, portable
 from autofix.rows import MAX_LINE, Row, parse_line
-from autofix.store import commit_staged, read_rows, stage_rows
+from autofix.store import commit_staged, drop_case, read_rows, stage_rows
 
 
 @dataclass
@@ -41,6 +41,20 @@ class Merged:
         new = ", ".join(f"{count} {kind}" for kind, count in self.added.items() if count) or "nothing new"
         bad = "; refused " + ", ".join(f"{count} ({reason})" for reason, count in self.refused.most_common()) if self.refused else ""
         return f"{self.read} rows read: {new}{bad}"
+
+
+SHIPPED = "shipped"
+"""The case id of the outcomes that ship with autofix: they tell of symptoms and strategies, not of cases, and every autofix has them."""
+ANY_CASE = "-"
+"""The case id in an export that is made for ranking only."""
+
+
+def for_ranking(row: Row) -> Row | None:
+    """The outcome without its case, recipe and origin, or None where ranking does not count it. What its case was can't be told."""
+    if row.kind != "outcome" or not row.body["added"] or not row.body["cause_symptom"]:
+        return None
+    body = {**row.body, "case_id": ANY_CASE, "recipe_id": content_id([row.id]), "parent_id": "", "origin_id": ""}
+    return Row("outcome", content_id(body), body)
 
 
 def redacted(row: Row) -> Row | None:
@@ -62,9 +76,9 @@ def redacted(row: Row) -> Row | None:
 def export_rows(
     connection: sqlite3.Connection, *, redact: bool = False, kinds: Iterable[str] | None = None, origins: set[str] | None = None
 ) -> Iterator[Row]:
-    """Rows in export order. Recipes that name a place on this machine's disk stay at home."""
+    """Rows in export order. Recipes that name a place on this machine's disk stay at home, and what every autofix has already."""
     for row in read_rows(connection, kinds, origins):
-        if row.kind == "recipe" and not portable(row.body):
+        if (row.kind == "recipe" and not portable(row.body)) or (row.kind == "outcome" and row.body["case_id"] == SHIPPED):
             continue
         shared = redacted(row) if redact else row
         if shared is not None:
@@ -72,9 +86,19 @@ def export_rows(
 
 
 def export_lines(
-    connection: sqlite3.Connection, *, redact: bool = False, kinds: Iterable[str] | None = None, origins: set[str] | None = None
+    connection: sqlite3.Connection,
+    *,
+    redact: bool = False,
+    kinds: Iterable[str] | None = None,
+    origins: set[str] | None = None,
+    ranking_only: bool = False,
 ) -> Iterator[str]:
-    """Lines sorted by kind and id, each once."""
+    """Lines sorted by kind and id, each once. `ranking_only`: see `for_ranking`; retracted outcomes are left out."""
+    if ranking_only:
+        gone = {name for (name,) in connection.execute("SELECT outcome_id FROM retractions")}
+        outcomes = (row for row in export_rows(connection, kinds=["outcome"], origins=origins) if row.id not in gone)
+        yield from sorted(row.line() + "\n" for row in map(for_ranking, outcomes) if row is not None)
+        return
     for kind in KINDS if kinds is None else kinds:
         rows = export_rows(connection, redact=redact, kinds=[kind], origins=origins)
         if redact and kind in ("case", "retraction"):  # their ids change, and different rows become one
@@ -83,14 +107,16 @@ def export_lines(
             yield row.line() + "\n"
 
 
-def export_file(connection: sqlite3.Connection, path: Path, *, redact: bool = False, origins: set[str] | None = None) -> int:
+def export_file(
+    connection: sqlite3.Connection, path: Path, *, redact: bool = False, origins: set[str] | None = None, ranking_only: bool = False
+) -> int:
     """Writes an export, whole or not at all; returns the number of lines. `.gz` is compressed. Raises CacheError."""
     count = 0
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
         try:
             with os.fdopen(handle, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) if path.suffix == ".gz" else raw as out:
-                for line in export_lines(connection, redact=redact, origins=origins):
+                for line in export_lines(connection, redact=redact, origins=origins, ranking_only=ranking_only):
                     out.write(line.encode())
                     count += 1
             os.chmod(name, 0o644)
@@ -170,12 +196,13 @@ def merge_database(connection: sqlite3.Connection, path: Path) -> Merged:
 
 
 def plant_seed(connection: sqlite3.Connection) -> None:
-    """Adds the outcomes that ship with autofix, once for each edition of them. Raises sqlite3.Error or OSError."""
+    """Adds the outcomes that ship with autofix, in the place of those of an earlier edition. Raises sqlite3.Error or OSError."""
     data = seed_bytes()
     edition = hashlib.sha256(data).hexdigest()[:32]
     if not data or connection.execute("SELECT value FROM meta WHERE key = 'seed'").fetchall() == [(edition,)]:
         return
     stage_rows(connection, checked(data.split(b"\n"), Merged()))
+    drop_case(connection, SHIPPED)
     commit_staged(connection)
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('seed', ?)", (edition,))
 

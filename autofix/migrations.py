@@ -30,9 +30,9 @@ TABLES = {
 
 # Tenths. A fix that only moved the failure to another operator or symptom of the same stage has probably done its own
 # work on a model with two faults, so it is not counted as a plain failure.
-GAIN = """CASE WHEN verdict = 'pass' THEN 10 WHEN stage > cause_stage THEN 6
+GAIN = """CASE WHEN verdict = 'pass' THEN 10 WHEN symptom IN ('nothing-to-do', 'apply-error') THEN 0 WHEN stage > cause_stage THEN 6
     WHEN stage = cause_stage AND (symptom <> cause_symptom OR operator <> cause_operator)
-        AND symptom NOT IN ('nothing-to-do', 'apply-error', 'crash', 'timeout', 'out-of-memory') THEN 3 ELSE 0 END"""
+        AND symptom NOT IN ('crash', 'timeout', 'out-of-memory') THEN 3 ELSE 0 END"""
 
 KEYS = (
     "'*'",
@@ -100,7 +100,7 @@ def _families(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX outcomes_origin ON outcomes (origin_id)")
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_tables, _rates, _remotes, _families)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_tables, _rates, _remotes, _families, rebuild_rates)
 """The step from version n to n + 1; a step that has been released is never changed."""
 
 

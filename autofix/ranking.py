@@ -1,8 +1,8 @@
 """How likely a strategy is to cure a symptom, and how long it takes, learned from recorded outcomes.
 
-p = (s + k p_parent) / (n + k) with k = 2, recursively over: the same case and symptom; the same family (family.py) and symptom; symptom,
-operator and capture mode; symptom; strategy; and at the root (S + 2.5 prior) / (N + 2.5), which is (S + 0.3) / (N + 2.5) for a prior of 0.12. Counts made under
-other minor versions of torch or ONNX Runtime weigh half for each version in between, at most six halvings.
+p = (s + k p_parent) / (n + k) with k = 2, recursively over: the same case and symptom; the same family (family.py) and symptom;
+symptom, operator and capture mode; symptom; strategy; and at the root (S + 2.5 prior) / (N + 2.5), which is (S + 0.3) / (N + 2.5) for a
+prior of 0.12. Counts made under other minor versions of torch or ONNX Runtime weigh half for each version in between, at most six halvings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PASS, PROGRESS, SIDEWAYS = 1.0, 0.6, 0.3
 MAX_HALVINGS = 6
 PLAIN_TRIAL_SECONDS = 2.0
 """What a trial of a small model takes where nothing is known."""
-_NOT_SIDEWAYS = ("nothing-to-do", "apply-error", "crash", "timeout", "out-of-memory")
+_NOTHING = ("nothing-to-do", "apply-error")
+_NOT_SIDEWAYS = ("crash", "timeout", "out-of-memory")
 
 Counts = Iterable[tuple[str, str, int, int, int]]
 """Rows of strategy, versions, tries, gain in tenths, total milliseconds."""
@@ -99,7 +100,7 @@ def gain_of(trial: Trial, parent: Trial | None) -> float:
     stage (on a model with two faults the first is then gone), 0 no change or worse."""
     if trial.ok:
         return PASS
-    if parent is None or trial.stage < parent.stage:
+    if parent is None or trial.stage < parent.stage or (trial.diagnosis is not None and trial.diagnosis.symptom in _NOTHING):
         return 0.0
     if trial.stage > parent.stage:
         return PROGRESS

@@ -143,6 +143,20 @@ def _count(connection: sqlite3.Connection, outcomes: str, sign: int) -> None:
         connection.execute("DELETE FROM rates WHERE tries = 0")
 
 
+def drop_case(connection: sqlite3.Connection, case_id: str) -> None:
+    """Forgets the outcomes of one case id, in one transaction, and keeps the rates in step."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        mine = "case_id = '" + case_id.replace("'", "''") + "'"
+        _count(connection, f"(SELECT * FROM main.outcomes WHERE {mine} AND id NOT IN (SELECT outcome_id FROM main.retractions))", -1)
+        connection.execute(f"DELETE FROM main.outcomes WHERE {mine}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> dict[str, int]:
     """Adds checked rows; all or none. Returns how many of each kind were new. Raises sqlite3.Error."""
     stage_rows(connection, rows)

@@ -2,7 +2,8 @@
 
 usage: families.py [--only NAME] [--check]
 
-For each family: a new cache, which holds the shipped outcomes only, then its models one after the other, each repaired with that cache. Every file is verified again in a fresh process. The goal: each later model takes at most half of the first one's trials.
+For each family: a new cache, which holds the shipped outcomes only, then its models one after the other, each repaired with that cache. Every
+file is verified again in a fresh process. The goal: each later model takes at most half of the first one's trials.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ usage: record.py OUT.jsonl FOLDER ... [--blind] [--untreated] [--only NAME] [--t
 For each case: the stock export; every fix proposed for its failure; then, level by level, what is proposed for the failures of those
 that are not stuck, until --trials or --seconds are used up. A success is not built upon. --untreated also tries, on the stock failure, the first fix
 of each strategy that has something to propose but does not treat the symptom: what a fixed order without a diagnosis would do.
-One line a case is added to OUT; cases that it has already are left out. A line holds names of strategies, symptoms, operators, classes, times:
+The first line of OUT describes the strategies and versions; one line a case is added; cases that it has already are left out. A line holds
+names of strategies, symptoms, operators, classes, times:
 no source, no parameters, no paths (--full keeps the facts of each diagnosis, for study).
 """
 
@@ -23,6 +24,7 @@ from stubborn import blind_copy, kinds_of
 
 from autofix import AutofixError, Budget, CaseSpec, Recipe, Target
 from autofix.diagnose import no_progress
+from autofix.env import environment
 from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess, Limits
 from autofix.loader import load_strategies
@@ -135,7 +137,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=150.0)
     options = parser.parse_args()
-    have = {(r["folder"], r["case"]) for r in map(json.loads, options.out.read_text().splitlines())} if options.out.exists() else set()
+    if not options.out.exists():
+        strategies = [[s.name, s.prior, s.cost] for s in load_strategies().values()]
+        options.out.write_text(json.dumps({"strategies": strategies, "environment": environment()}) + "\n")
+    have = {(r.get("folder"), r.get("case")) for r in map(json.loads, options.out.read_text().splitlines())}
     warm_up()
     for folder in options.folders:
         kinds = kinds_of(folder)

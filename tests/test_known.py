@@ -237,6 +237,7 @@ def test_what_nothing_repairs_is_answered_at_once_and_tried_again_when_something
     module = sys.modules["autofix.repair"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "repair", functools.partial(module.repair, fork=True))
+    monkeypatch.setattr(module, "registry_id", lambda registry: "1" * 32)
     Path("hopeless.py").write_text(MODEL)
 
     def asked(*more):
@@ -263,3 +264,18 @@ def test_what_nothing_repairs_is_answered_at_once_and_tried_again_when_something
         patched.setattr(module, "registry_id", lambda registry: "0" * 32)
         assert asked("--max-trials", "1")[1]["trials"]
     assert asked()[1]["trials"] == []
+
+
+def test_an_edited_strategy_or_engine_changes_what_hopeless_means(tmp_path):
+    import shutil
+
+    from autofix.repair import registry_id
+
+    file = tmp_path / "one.py"
+    file.write_text("a = 1")
+    strategy = made("one", nothing)
+    strategy.file = str(file)
+    before = registry_id({"one": strategy})
+    assert before == registry_id({"one": strategy})
+    shutil.copy(__file__, file)
+    assert registry_id({"one": strategy}) != before and registry_id({}) != before

@@ -95,6 +95,7 @@ def test_gain() -> None:
     other = Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.erfinv.default"})
     assert gain_of(failed(fix(), diagnosis=other), stock()) == 0.3
     assert gain_of(failed(fix(), diagnosis=Diagnosis("nothing-to-do", Stage.CONVERT)), stock()) == 0
+    assert gain_of(failed(fix(), stage=Stage.PARITY, diagnosis=Diagnosis("nothing-to-do", Stage.PARITY)), stock()) == 0  # later, yet nothing
     assert gain_of(failed(fix()), None) == 0
 
 
@@ -106,6 +107,7 @@ def test_capture_of_a_recipe() -> None:
 
 FACTS = st.sampled_from(
     [MISSING, WRONG, Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.erfinv.default"}), Diagnosis("crash", Stage.RUN)]
+    + [Diagnosis("nothing-to-do", Stage.CONVERT)]
 )
 
 
