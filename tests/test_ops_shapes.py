@@ -34,3 +34,23 @@ def test_runs():
             ours, theirs = (f(x, return_inverse=inverse, return_counts=counts) for f in (NEW[torch.unique_consecutive], torch.unique_consecutive))
             for a, b in zip(*((o,) if isinstance(o, torch.Tensor) else o for o in (ours, theirs)), strict=True):
                 assert torch.equal(a, b)
+
+
+def test_rows_of_choices():
+    t = X[0]
+    for r in (0, 1, 2, 3):
+        for again in (False, True):
+            assert torch.equal(NEW[torch.combinations](t, r, again), torch.combinations(t, r, again))
+    assert torch.equal(NEW[torch.combinations](t[:1]), torch.combinations(t[:1]))
+    assert torch.equal(NEW[torch.cartesian_prod](t, t[:2], t[:3]), torch.cartesian_prod(t, t[:2], t[:3]))
+    assert torch.equal(NEW[torch.cartesian_prod](t), t)
+
+
+def test_gradients():
+    x = X.cumsum(1)
+    uneven = (torch.tensor([0.0, 0.5, 2.0]), torch.tensor([-1.0, 0.0, 0.25, 4.0]))
+    options = [{}, {"dim": 1}, {"dim": (1, 0), "spacing": (0.3, 2.0)}, {"spacing": 0.7, "edge_order": 2}, {"spacing": uneven}, {"dim": -1}]
+    for kw in options:
+        for data in (x, (x * 9).long()):
+            for a, b in zip(NEW[torch.gradient](data, **kw), torch.gradient(data, **kw), strict=True):
+                torch.testing.assert_close(a, b)

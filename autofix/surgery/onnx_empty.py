@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -62,6 +63,28 @@ def empty_attention(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) 
     return True
 
 
+def empty_einsum(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) -> bool:
+    """Einsum, which ends the process on an axis of none; a sum of none is 0."""
+    code = types.get(node.input[0])
+    equation = onnx_attribute(node, "equation", b"")
+    text = (equation.decode() if isinstance(equation, bytes) else str(equation)).replace(" ", "")
+    if code is None or "." in text or "->" not in text:
+        return False
+    left, right = text.split("->")
+    sizes: dict[str, str] = {}
+    for x, letters in zip(node.input, left.split(","), strict=True):
+        for axis, letter in enumerate(letters):
+            if letter in right:
+                size, known = w.size(x, axis), sizes.get(letter)
+                sizes[letter] = size if known is None else w.op("Where", w.op("Equal", known, w.const([1])), size, known)
+    shape = w.shape_of(*[sizes[letter] for letter in right]) if right else w.const(np.zeros(0))
+    count = w.op("Size", node.input[0])
+    for x in node.input[1:]:
+        count = w.op("Mul", count, w.op("Size", x))
+    empty_branch(w, node, w.op("Equal", count, w.const(0)), [shape], [code])
+    return True
+
+
 def empty_reshape(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) -> bool:
     """Reshape to a shape with -1: where the tensor is empty, -1 is what the axes that are not empty leave for it.
 
@@ -92,5 +115,6 @@ EMPTY_FORMS = {
     "GRU": empty_recurrent,
     "GroupNormalization": empty_same_shape,
     "Attention": empty_attention,
+    "Einsum": empty_einsum,
     "Reshape": empty_reshape,
 }

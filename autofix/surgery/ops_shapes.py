@@ -83,7 +83,7 @@ def rolled(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for step, axis in zip(steps, axes or [0], strict=True):
             size = work.shape[axis]
             moved = torch.arange(size) - torch.full((), step, dtype=torch.int64)
-            work = work.index_select(axis, torch.remainder(moved, torch.full((), size, dtype=torch.int64)))
+            work = work.index_select(axis, torch.remainder(moved, torch.full((), size, dtype=torch.int64).clamp(min=1)))
         return work.reshape(input.shape)
 
     return replacement
@@ -133,6 +133,89 @@ def runs_checked(original: Callable[..., Any]) -> Callable[..., Any]:
     return replacement
 
 
+def chosen_rows(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """torch.combinations: rows of r elements in lexicographic order of their places."""
+    if r == 0:
+        return input.new_empty(0)
+    count = input.shape[0]
+    places = [torch.arange(count).reshape([-1 if d == k else 1 for d in range(r)]) for k in range(r)]
+    chosen = torch.ones([count] * r, dtype=torch.bool)
+    for a, b in zip(places, places[1:]):
+        chosen = chosen & ((a <= b) if with_replacement else (a < b))
+    index = chosen.nonzero()
+    return input.index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+def product_rows(*tensors: Any) -> Tensor:
+    """torch.cartesian_prod."""
+    parts = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    if len(parts) == 1:
+        return parts[0]  # type: ignore[no-any-return]
+    sizes = [t.shape[0] for t in parts]
+    spread = [t.reshape([-1 if d == k else 1 for d in range(len(parts))]).expand(sizes) for k, t in enumerate(parts)]
+    return torch.stack(spread, -1).flatten(0, -2)
+
+
+def even_places(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.linspace with a symbolic number of steps, 1 included: from both ends to the middle, as ATen's RangeFactories do."""
+
+    def replacement(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+        kind = dtype or torch.get_default_dtype()
+        if isinstance(steps, int) or not kind.is_floating_point or isinstance(start, complex) or isinstance(end, complex):
+            return original(start, end, steps, dtype=dtype, **options)
+        each = torch.arange(steps)
+        low, high = (torch.as_tensor(v, dtype=kind) if isinstance(v, Tensor) else torch.full((), v, dtype=kind) for v in (start, end))
+        last = torch.scalar_tensor(steps, dtype=torch.int64) - 1
+        step = (high - low) / torch.where(last > 0, last, 1).to(kind)
+        upward, downward = low + step * each.to(kind), high - step * (last - each).to(kind)
+        return torch.where((each < (last + 1) // 2) | (last == 0), upward, downward)
+
+    return replacement
+
+
+def differences(f: Tensor, dim: int, h: Any, edge_order: int) -> Tensor:
+    """One axis of torch.gradient with even spacing h: central differences inside, one-sided ones at the edges (ATen's ReduceOps.cpp)."""
+    size = f.shape[dim]
+    center = (f.narrow(dim, 2, size - 2) - f.narrow(dim, 0, size - 2)) / h / 2
+    if edge_order == 1:
+        first = (f.narrow(dim, 1, 1) - f.narrow(dim, 0, 1)) / h
+        last = (f.narrow(dim, size - 1, 1) - f.narrow(dim, size - 2, 1)) / h
+    else:
+        first = (f.narrow(dim, 1, 1) * 4 - f.narrow(dim, 0, 1) * 3 - f.narrow(dim, 2, 1)) / (2 * h)
+        last = (f.narrow(dim, size - 1, 1) * 3 - f.narrow(dim, size - 2, 1) * 4 + f.narrow(dim, size - 3, 1)) / (2 * h)
+    return torch.cat([first, center, last], dim)
+
+
+def uneven_differences(f: Tensor, dim: int, places: Tensor) -> Tensor:
+    """One axis of torch.gradient at coordinates `places`: the second-order formula for uneven steps inside (ATen's ReduceOps.cpp)."""
+    size = f.shape[dim]
+    steps = (places.narrow(0, 1, size - 1) - places.narrow(0, 0, size - 1)).reshape([-1 if d == dim else 1 for d in range(f.ndim)])
+    one, two = steps.narrow(dim, 0, size - 2), steps.narrow(dim, 1, size - 2)
+    left = f.narrow(dim, 0, size - 2) * (-two / (one * (one + two)))
+    middle = f.narrow(dim, 1, size - 2) * ((two - one) / (one * two))
+    right = f.narrow(dim, 2, size - 2) * (one / (two * (one + two)))
+    first = (f.narrow(dim, 1, 1) - f.narrow(dim, 0, 1)) / steps.narrow(dim, 0, 1)
+    last = (f.narrow(dim, size - 1, 1) - f.narrow(dim, size - 2, 1)) / steps.narrow(dim, size - 2, 1)
+    return torch.cat([first, left + middle + right, last], dim)
+
+
+def gradient_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.gradient with sizes that stay in the graph."""
+
+    def replacement(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+        axes = list(range(input.ndim)) if dim is None else [d % input.ndim for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+        steps = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(axes)
+        uneven = [isinstance(h, Tensor) and h.ndim == 1 for h in steps]
+        known = len(steps) == len(axes) and (edge_order == 1 or not any(uneven)) and (all(uneven) or not any(isinstance(h, Tensor) for h in steps))
+        if not known or input.is_complex():
+            return original(input, spacing=spacing, dim=dim, edge_order=edge_order)
+        return tuple(
+            uneven_differences(input, d, h) if u else differences(input, d, h, edge_order) for d, h, u in zip(axes, steps, uneven, strict=True)
+        )
+
+    return replacement
+
+
 def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
     """{name: {torch function: replacement}}."""
     lower, upper = triangle_places(True), triangle_places(False)
@@ -140,6 +223,10 @@ def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]
         "take_along_dim": {torch.take_along_dim: take_along, torch.Tensor.take_along_dim: take_along},
         "kron": {torch.kron: kronecker, torch.Tensor.kron: kronecker},
         "vander": {torch.vander: vandermonde, torch.linalg.vander: vandermonde_upward},
+        "combinations": {torch.combinations: chosen_rows},
+        "cartesian_prod": {torch.cartesian_prod: product_rows},
+        "linspace": {torch.linspace: even_places(torch.linspace)},
+        "gradient": {torch.gradient: gradient_of(torch.gradient)},
         "multi_dot": {torch.linalg.multi_dot: chain_product},
         "tril_indices": {torch.tril_indices: lower},
         "triu_indices": {torch.triu_indices: upper},

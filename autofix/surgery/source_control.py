@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import ComprehensionLoops
+from autofix.surgery.source_comprehensions import ComprehensionLoops
 from autofix.surgery.source_flow import FlowRewriter
 from autofix.surgery.source_forms import desugar
 from autofix.surgery.source_names import contains, parameter_names, statements, uses_of

@@ -99,6 +99,24 @@ def chosen_index(node: cst.BaseExpression, dynamic: set[str]) -> cst.BaseExpress
     return func.value if isinstance(func, cst.Attribute) and func.attr.value == "item" else None
 
 
+def chosen_key(node: cst.BaseExpression, dynamic: set[str]) -> tuple[cst.BaseExpression, str] | None:
+    """(`t`, text of the key) of `self.modules[str(int(t))]`, `self.tables[f"level{t.item()}"]`: the key is a text made of one value."""
+    if not isinstance(node, cst.Subscript) or not code_of(node.value).startswith("self.") or len(node.slice) != 1:
+        return None
+    index = node.slice[0].slice
+    key = index.value if isinstance(index, cst.Index) else None
+    value: cst.BaseExpression | None = None
+    if isinstance(key, cst.Call) and code_of(key.func) == "str" and len(key.args) == 1:
+        value = key.args[0].value
+    elif isinstance(key, cst.FormattedString):
+        parts = [p for p in key.parts if isinstance(p, cst.FormattedStringExpression)]
+        value = parts[0].expression if len(parts) == 1 else None
+    if value is None or key is None:
+        return None
+    place = chosen_index(node.with_changes(slice=[cst.SubscriptElement(cst.Index(value))]), dynamic)
+    return None if place is None else (place, code_of(key.deep_replace(value, cst.Name("number"))))  # type: ignore[arg-type]
+
+
 class TestRewriter(cst.CSTTransformer):
     """Conditional expressions, boolean operations and flags of calls whose text is in `dynamic`."""
 
@@ -133,6 +151,11 @@ class TestRewriter(cst.CSTTransformer):
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         """One of several modules or tensors, picked by a value."""
         index = chosen_index(original_node, self.dynamic)
+        keyed = chosen_key(original_node, self.dynamic)
+        if keyed is not None:
+            self.changed = True
+            self.helpers.add("traced_key")
+            return call("traced_key", original_node.value, keyed[0], cst.parse_expression(f"lambda number: {keyed[1]}"))
         if index is None:
             return updated_node
         self.changed = True
@@ -156,6 +179,11 @@ class TestRewriter(cst.CSTTransformer):
 
     def items(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """What a rewritten `for` runs over: range, enumerate, zip, split and the like by helpers that keep lengths symbolic."""
+        if isinstance(node, cst.Subscript) and code_of(node.value).startswith("self.") and isinstance(node.slice[0].slice, cst.Slice):
+            part = node.slice[0].slice
+            if len(node.slice) == 1 and part.step is None:
+                ends = [end if end is not None else cst.Name("None") for end in (part.lower, part.upper)]
+                return call("cut_view", node.value, call("slice", *ends))
         if not isinstance(node, cst.Call):
             return node
         args = [a.value for a in node.args]
@@ -253,77 +281,3 @@ def turn_limit(loop: cst.While) -> str:
                 low, high = (code_of(near), code_of(far)) if sign > 0 else (code_of(far), code_of(near))
                 return f"{high} - {low}{extra}"
     return ""
-
-
-class _Hoist(cst.CSTTransformer):
-    """Take list comprehensions over symbolic numbers of items out of one statement."""
-
-    def __init__(self, dynamic: set[str], fresh: Any) -> None:
-        self.dynamic, self.fresh = dynamic, fresh
-        self.loops: list[Any] = []
-
-    def visit_Lambda(self, node: cst.Lambda) -> bool:
-        return False
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
-
-    def visit_Call(self, node: cst.Call) -> bool:
-        return not (isinstance(node.func, cst.Name) and node.func.value in ("any_item", "all_item"))
-
-    def _take(self, node: Any) -> cst.BaseExpression | None:
-        clause = node.for_in
-        if clause.inner_for_in is not None or code_of(clause.iter) not in self.dynamic:
-            return None
-        name = self.fresh("items")
-        append = cst.parse_statement(f"{name}.append({code_of(node.elt)})")
-        body: Any = cst.IndentedBlock([append])
-        for condition in reversed(clause.ifs):
-            self.dynamic.add(code_of(condition.test))
-            body = cst.IndentedBlock([cst.If(condition.test, body)])
-        self.loops += [cst.parse_statement(f"{name} = []"), cst.For(clause.target, clause.iter, body)]
-        return cst.Name(name)
-
-    def leave_ListComp(self, original_node: cst.ListComp, updated_node: cst.ListComp) -> cst.BaseExpression:
-        return self._take(updated_node) or updated_node
-
-    def leave_GeneratorExp(self, original_node: cst.GeneratorExp, updated_node: cst.GeneratorExp) -> cst.BaseExpression:
-        return self._take(updated_node) or updated_node
-
-
-class ComprehensionLoops(cst.CSTTransformer):
-    """List comprehensions over items whose number is symbolic, as for loops in front of their statement."""
-
-    def __init__(self, dynamic: set[str], taken: set[str]) -> None:
-        self.dynamic, self.taken = dynamic, taken
-
-    def fresh(self, stem: str) -> str:
-        name, n = stem, 1
-        while name in self.taken:
-            n += 1
-            name = f"{stem}_{n}"
-        self.taken.add(name)
-        return name
-
-    def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
-        hoist = _Hoist(self.dynamic, self.fresh)
-        new = updated_node.visit(hoist)
-        if not hoist.loops or not isinstance(new, cst.SimpleStatementLine):
-            return updated_node
-        only = new.body[0]
-        if (
-            isinstance(only, cst.Assign)
-            and isinstance(only.value, cst.Name)
-            and len(only.targets) == 1
-            and isinstance(only.targets[0].target, cst.Name)
-        ):
-            wanted, made = only.targets[0].target, only.value.value  # `rows = [...]`: the loop fills `rows` itself
-
-            class Rename(cst.CSTTransformer):
-                def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-                    return updated_node.with_changes(value=wanted.value) if updated_node.value == made else updated_node
-
-            hoist.loops = [s.visit(Rename()) for s in hoist.loops]
-            hoist.loops[0] = hoist.loops[0].with_changes(leading_lines=updated_node.leading_lines)
-            return cst.FlattenSentinel(hoist.loops)
-        return cst.FlattenSentinel([*hoist.loops, new])

@@ -15,6 +15,21 @@ def counted_items(count: Any, get: Any) -> Any:
     return types.SimpleNamespace(count=count, get=get)
 
 
+def held_part(held: Any, part: slice) -> Any:
+    """held[part] of a list of modules or tensors; where only the graph knows the ends, all of it with a flag for each item."""
+    ends = [part.start, part.stop]
+    if not any(isinstance(e, (torch.Tensor, torch.SymInt)) for e in ends) or not torch.compiler.is_exporting():
+        return held[slice(*[int(e) if isinstance(e, torch.Tensor) else e for e in ends])]
+    items = list(held)
+    first, last = (
+        torch.scalar_tensor(default if e is None else e, dtype=torch.int64) if not isinstance(e, torch.Tensor) else e.reshape(())
+        for e, default in zip(ends, (0, len(items)))
+    )
+    first, last = (torch.where(e < 0, e + len(items), e) for e in (first, last))
+    keep = [torch.logical_and(first <= k, last > k) for k in range(len(items))]
+    return types.SimpleNamespace(items=items, keep=keep, offset=part.start)
+
+
 def as_size(value: Any) -> Any:
     """A number that may be a tensor, as a Python int or a size."""
     return (
@@ -57,6 +72,10 @@ def loop_range(*args: Any) -> Any:
 def loop_enumerate(items: Any, start: int = 0) -> Any:
     """enumerate() over items whose number may be symbolic."""
     inner = loop_items(items)
+    if hasattr(inner, "keep"):
+        if inner.offset is not None:
+            raise TypeError("the first of a list's items that count is known only at run time")
+        return types.SimpleNamespace(items=list(enumerate(inner.items, start)), keep=inner.keep, offset=None)
     if not hasattr(inner, "get"):
         return list(enumerate(inner, start))
     get = inner.get

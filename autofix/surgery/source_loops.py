@@ -26,6 +26,13 @@ from autofix.surgery.source_runtime import (
 def traced_for(items: Any, step: Any, *values: Any) -> tuple[Any, ...]:
     """`for item in items: stop, *values = step(item, *values)`, until `stop` holds; returns the values."""
     items = loop_items(items)
+    if hasattr(items, "keep"):
+        pairs = list(zip(items.items, items.keep))
+
+        def kept(pair: Any, *now: Any) -> Any:
+            return traced_if(pair[1], lambda *now: step(pair[0], *now), lambda *now: (False, *now), *now)
+
+        return traced_for(pairs, kept, *values)
     if isinstance(items, range) and len(items) > 2 and is_tracing() and _stops_in_graph(step, items[0], values):
         items = counted_items(len(items), lambda i, items=items: items.start + i * items.step)
     if hasattr(items, "count") and hasattr(items, "get"):

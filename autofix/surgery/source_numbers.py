@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from autofix.surgery.source_index import nested_tensor_of
+from autofix.surgery.source_items import held_part
 from autofix.surgery.source_merge import as_dtype, is_number
 from autofix.surgery.source_runtime import is_tracing
 
@@ -208,7 +209,9 @@ def slice_ends(index: slice, size: Any) -> tuple[Any, Any]:
 
 
 def cut_view(tensor: torch.Tensor, *index: Any) -> torch.Tensor:
-    """tensor[index], where the ends of slices may be known only at run time; a view."""
+    """tensor[index], where the ends of slices may be known only at run time; a view. Of a list of modules or tensors: a part of it."""
+    if not isinstance(tensor, torch.Tensor):
+        return held_part(tensor, index[0])
     if not is_tracing() or not any(isinstance(e, (torch.SymInt, torch.Tensor)) for i in index if isinstance(i, slice) for e in (i.start, i.stop)):
         return tensor[index if len(index) > 1 else index[0]]
     items = list(index)

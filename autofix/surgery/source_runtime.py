@@ -10,6 +10,7 @@ from __future__ import annotations
 
 # RUNTIME BEGINS
 import contextlib
+import re
 import types
 from typing import Any
 
@@ -280,6 +281,8 @@ def traced_choice(held: Any, index: Any) -> Any:
         index = int(index)
     if not isinstance(index, (torch.Tensor, torch.SymInt)):
         return held[index]
+    if hasattr(held, "keys"):
+        return traced_key(held, index, lambda number: number)
     if isinstance(index, torch.Tensor):
         index = index.reshape(()).to(torch.int64)
     if isinstance(held, torch.Tensor):
@@ -287,6 +290,25 @@ def traced_choice(held: Any, index: Any) -> Any:
         place = torch.where(place < 0, place + held.shape[0], place)
         return held.index_select(0, place.reshape(1)).squeeze(0)
     return one_of(list(held), torch.where(index < 0, index + len(held), index) if isinstance(index, torch.Tensor) else index)
+
+
+def traced_key(held: Any, number: Any, key: Any) -> Any:
+    """held[key(number)] of a dictionary whose keys are made of whole numbers, where the number may be known only at run time."""
+    if not isinstance(number, (torch.Tensor, torch.SymInt)) or (isinstance(number, torch.Tensor) and not is_tracing()):
+        return held[key(int(number) if isinstance(number, torch.Tensor) and not number.dtype.is_floating_point else number)]
+    found = {}
+    for name in held.keys():  # noqa: SIM118
+        for digits in re.findall(r"-?\d+", str(name)):
+            if key(int(digits)) == name:
+                found[int(digits)] = held[name]
+    if not found:
+        raise TypeError("no key of this dictionary is made of a whole number")
+    value = number.reshape(()) if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.int64)
+    numbers = sorted(found)
+    place = torch.zeros((), dtype=torch.int64)
+    for least in numbers[1:]:
+        place = place + (value >= least).to(torch.int64)
+    return one_of([found[n] for n in numbers], place)
 
 
 def one_of(items: list[Any], index: Any) -> Any:

@@ -66,11 +66,34 @@ def get_more_inputs():
     return [[torch.randn(2, 5, 3)], [torch.randn(0, 5, 3)]]
 """
 
+NO_TOKENS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, q, k):
+        return torch.einsum("bid,bjd->bij", q, k).softmax(-1)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(2, 3, 4), torch.randn(2, 5, 4)]
+
+
+dynamic_shapes = {"q": {0: "n"}, "k": {0: "n", 1: "m"}}
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(1, 3, 4), torch.randn(1, 2, 4)], [torch.randn(0, 3, 4), torch.randn(0, 2, 4)], [torch.randn(2, 3, 4), torch.randn(2, 0, 4)]]
+"""
+
 
 class GuardEmptyBatch(OnnxStrategy):
     """Guard the operators that fail, or end the process, on an empty batch.
 
-    When it helps: no item was found (no region, no track), PyTorch returns an empty result, and ONNX Runtime's LSTM or GRU
+    When it helps: no item was found (no region, no track), PyTorch returns an empty result, and ONNX Runtime's LSTM, GRU or Einsum
     aborts, or a Reshape, GroupNormalization or Attention refuses.
     Why it is safe: for a batch that is not empty the operator runs as before, in the other branch of an If; for an empty
     one the result has no values, only a shape, which is worked out.
@@ -101,7 +124,7 @@ class GuardEmptyBatch(OnnxStrategy):
             raise NothingToDo("no operator here fails on an empty batch")
         return model
 
-    REPAIRS = (Example(NO_REGIONS, symptom="run-error-at-other-sizes"), Example(NO_TRACKS, symptom="crash"))
+    REPAIRS = (Example(NO_REGIONS, symptom="run-error-at-other-sizes"), Example(NO_TRACKS, symptom="crash"), Example(NO_TOKENS, symptom="crash"))
     DECLINES = (
         Diagnosis("run-error-at-other-sizes", Stage.RUN),
         Evidence(Diagnosis("crash", Stage.RUN), facts={"modules": {"LSTM": ["rnn"]}}, recipe=Recipe((Fix("guard_empty_batch", OnnxStrategy.level),))),

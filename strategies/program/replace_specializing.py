@@ -11,7 +11,22 @@ from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-FUNCTIONS = ("kron", "matrix_norm", "multi_dot", "roll", "take_along_dim", "tril_indices", "triu_indices", "unique_consecutive", "vander")
+FUNCTIONS = (
+    *(
+        "cartesian_prod",
+        "combinations",
+        "gradient",
+        "kron",
+        "linspace",
+        "matrix_norm",
+        "multi_dot",
+        "roll",
+        "take_along_dim",
+        "tril_indices",
+        "triu_indices",
+    ),
+    *("unique_consecutive", "vander"),
+)
 
 PRODUCTS = """
 import torch
@@ -35,22 +50,51 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "n", 1: "m"}}
 """
 
+PAIRS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        pairs = torch.combinations(torch.arange(x.shape[0]), 2)
+        slopes = torch.gradient(x, spacing=0.5, dim=1)[0]
+        return x[pairs[:, 0]] - x[pairs[:, 1]], slopes, torch.cartesian_prod(torch.arange(x.shape[0]), torch.arange(x.shape[1]))
+
+
+def get_inputs():
+    return [torch.linspace(0, 1, 12).reshape(3, 4) ** 2]
+
+
+def get_more_inputs():
+    return [[torch.linspace(-1, 1, 30).reshape(5, 6) ** 3]]
+
+
+dynamic_shapes = {"x": {0: "n", 1: "m"}}
+"""
+
 
 class ReplaceSpecializing(ProgramStrategy):
     """Replace functions whose C++ bodies ask for plain sizes, which turns dynamic axes into constants.
 
-    When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices and triu_indices of dynamic sizes, roll by a dynamic amount, spectral
-    and nuclear matrix norms of a dynamic batch, unique_consecutive with inverse.
+    When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices, triu_indices, combinations, cartesian_prod and gradient of dynamic
+    sizes, linspace whose number of steps may be 1, roll by a dynamic amount, spectral and nuclear matrix norms of a dynamic batch,
+    unique_consecutive with inverse.
 
     Why it is safe: each form is the function's definition with the same elements in the same order; other uses of a function are passed on.
     """
 
-    treats = ("axis-specialized", "axis-fixed", "unsupported-operator", "capture-error", "convert-error", "decompose-error", "data-dependent-size")
+    treats = (
+        *("axis-specialized", "axis-fixed", "unsupported-operator", "capture-error", "convert-error", "decompose-error", "data-dependent-size"),
+        *("mismatch-nonfinite", "mismatch-at-other-sizes", "mismatch-at-other-values"),
+    )
     prior = 0.55
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         text = "\n".join(evidence.facts.get("sources", {}).values())
         used = [name for name in FUNCTIONS if re.search(rf"(?<![A-Za-z_]){name}\(", text)]
+        if evidence.diagnosis.symptom.startswith("mismatch"):  # linspace divides by steps - 1, also where there is one step
+            used = [name for name in used if name == "linspace"]
         if used:
             yield self.fix(functions=used)
 
@@ -67,5 +111,8 @@ class ReplaceSpecializing(ProgramStrategy):
             plan.overrides.update(table)
         return plan
 
-    REPAIRS = (Example(PRODUCTS, "axis-specialized", {"functions": ["kron", "take_along_dim"]}),)
+    REPAIRS = (
+        Example(PRODUCTS, "axis-specialized", {"functions": ["kron", "take_along_dim"]}),
+        Example(PAIRS, "capture-error", {"functions": ["cartesian_prod", "combinations", "gradient"]}),
+    )
     DECLINES = (Diagnosis("axis-specialized", Stage.CAPTURE, {}),)
