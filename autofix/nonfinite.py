@@ -31,7 +31,9 @@ SPREADERS_NAMES = (
 )
 SPREADERS = frozenset(SPREADERS_NAMES.split())
 """Operators that mix elements: a NaN that has passed one of them no longer stands for a missing value."""
-BY_FORMULA_NAMES = "gelu silu mish hardswish celu elu selu softplus log_sigmoid_forward sinc erfinv digamma lgamma i0 exp2"
+BY_FORMULA_NAMES = (
+    "gelu silu mish hardswish celu elu selu softplus log_sigmoid_forward sinc erfinv digamma lgamma i0 exp2 floor_divide remainder fmod"
+)
 BY_FORMULA = frozenset(BY_FORMULA_NAMES.split())
 """Functions of one element whose value at infinity depends on how the formula is written down; PyTorch does not say."""
 
@@ -123,7 +125,11 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
             grouped[0] |= bool(odd) and name in NO_ORDER
-            known = name.lstrip("_") in MOVERS or name in NAN_OPERATORS or (torch.Tag.pointwise in func.tags and name not in BY_FORMULA)
+            known = (
+                name.lstrip("_") in MOVERS
+                or name in NAN_OPERATORS
+                or (torch.Tag.pointwise in func.tags and name not in BY_FORMULA and "_mode" not in str(func))
+            )
             if any(not bool(torch.isfinite(v).all()) for v in tensors) and not (known and not made_whole(name, kwargs)):
                 apart[0] = False
             out = func(*args, **(kwargs or {}))
