@@ -20,6 +20,7 @@ import click
 
 from autofix import __version__
 from autofix.errors import AutofixError, UsageError
+from autofix.locks import enforce, enforce_target
 from autofix.options import (
     DURATION,
     EFFECTS,
@@ -37,10 +38,12 @@ from autofix.options import (
     strategies_option,
     target_options,
 )
+from autofix.policy import find_policy
 
 LAZY = {
     "cache": "Recorded outcomes: what was tried on which model, and what helped.",
     "locate": "Name the first operator of a file that errs.",
+    "policy": "The settings that hold in this folder.",
 }
 """Commands in files of their own, and what they do."""
 
@@ -64,6 +67,10 @@ class Repairs(click.Group):
             from autofix.locate_cli import locate
 
             return locate
+        if cmd_name == "policy":
+            from autofix.policy_cli import add_show
+
+            return add_show(self.commands["repair"])
         return super().get_command(ctx, cmd_name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,6 +129,8 @@ def progress(quiet: bool) -> Iterator[Any]:
 @click.option("--max-trials", type=click.IntRange(1), default=40, show_default=True, help="Trials for the whole search.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trials at a time.")
 @strategies_option
+@click.option("--only", multiple=True, metavar="NAME", help="Use this strategy and no others; repeatable.")
+@click.option("--without", multiple=True, metavar="NAME", help="Do without this strategy; repeatable.")
 @click.option("--cache", type=FILE, metavar="FILE", help="The cache of outcomes; default: the user's own.")
 @click.option("--layers", type=FILE, multiple=True, metavar="FILE", help="A team's cache, only read; repeatable.")
 @click.option("--retry", is_flag=True, help="Search although all was tried in vain before, with these very versions.")
@@ -132,19 +141,31 @@ def repair_command(model: str, as_json: bool, quiet: bool, **options: Any) -> in
     """Repair MODEL (the name `repair` may be left out)."""
     from autofix.repair import Settings
 
+    policy = enforce(click.get_current_context())
     spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
     settings = Settings(
         output=options["output"],
         strategies=options["strategies"],
         cache=options["cache"],
-        layers=options["layers"],
+        layers=(*options["layers"], *(() if options["no_cache"] else shared_layers(policy))),
         use_cache=not options["no_cache"],
         budget=make_budget(options["budget"], options["max_trials"]),
         limits=make_limits(options["timeout"], options["memory"]),
         jobs=options["jobs"],
         retry=options["retry"],
+        only=options["only"],
+        without=options["without"],
     )
     return repaired(spec, make_target(**options), settings, as_json, quiet)
+
+
+def shared_layers(policy: Any) -> list[Path]:
+    """What the team shares at the places that its policy names."""
+    if not policy.caches:
+        return []
+    from autofix.team import team_layers
+
+    return team_layers(policy.caches, lambda text: click.echo(text, err=True))
 
 
 def repaired(spec: Any, target: Any, settings: Any, as_json: bool, quiet: bool) -> int:
@@ -172,6 +193,7 @@ def repaired(spec: Any, target: Any, settings: Any, as_json: bool, quiet: bool) 
 @output_options
 def check_command(model: str, file: Path, as_json: bool, quiet: bool, **options: Any) -> int:
     """Verify an existing .onnx file against its model."""
+    enforce(click.get_current_context())
     from autofix.isolate import CaseProcess
     from autofix.summary import check_text
 
@@ -208,6 +230,7 @@ def replay_command(recipe: Path, model: str, as_json: bool, quiet: bool, **optio
     given = {k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")}
     spec = case_spec(model, **given) if model else logged_case(recipe, log)
     target = logged_target(log, make_target(**options))
+    enforce_target(target, find_policy(Path.cwd()))
     settings = Settings(
         output=options["output"],
         strategies=options["strategies"],
@@ -268,26 +291,6 @@ def test_command(folder: Path) -> int:
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder")
     return run_examples([str(folder)])
-
-
-@cli.group("policy")
-def policy_group() -> None:
-    """The settings that hold in this folder."""
-
-
-@policy_group.command("show")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def policy_show(as_json: bool) -> None:
-    """Show the settings that hold here and the file that they are from."""
-    from autofix.policy import find_policy
-
-    policy = find_policy(Path.cwd())
-    if as_json:
-        click.echo(json.dumps({"file": str(policy.file) if policy.file else None, "settings": policy.settings}, indent=2))
-    elif policy.file is None:
-        click.echo("no autofix.toml and no [tool.autofix] in a pyproject.toml here or above: the defaults hold")
-    else:
-        click.echo("\n".join([str(policy.file), *(f"  {k.replace('_', '-')} = {v}" for k, v in policy.settings.items())]))
 
 
 def fail(message: str, as_json: bool, code: int = 2) -> int:

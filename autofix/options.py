@@ -125,10 +125,14 @@ model_argument = click.argument("model", metavar="MODEL")
 
 def with_policy(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     """Eager callback: the nearest policy file gives this command's defaults."""
-    if not value:
-        from autofix.policy import find_policy
+    from autofix.locks import POLICY
+    from autofix.policy import find_policy
 
-        policy = find_policy(Path.cwd())
+    policy = find_policy(Path.cwd())
+    if value and policy.locked:
+        raise UsageError(f"--no-policy would loosen what {policy.file} locks")
+    if not value:
+        ctx.meta[POLICY] = policy
         names = {p.name for p in ctx.command.params}
         ctx.default_map = {k: v for k, v in policy.settings.items() if k in names} | dict(ctx.default_map or {})
     return value
@@ -143,7 +147,9 @@ def latency_options(command: Command) -> Command:
     """How fast the file must be, and what that may cost."""
     for option in (
         click.option("--calibration", type=FILE, metavar="FILE", help="Real inputs (.npz or .pt) for fixes that need some, such as static int8."),
-        click.option("--max-error", type=click.FloatRange(0, min_open=True), help="Relative RMS error that approximate fixes may bring, such as 0.01."),
+        click.option(
+            "--max-error", type=click.FloatRange(0, min_open=True), help="Relative RMS error that approximate fixes may bring, such as 0.01."
+        ),
         click.option("--fastest", is_flag=True, help="Go on until no strategy makes it faster."),
         click.option("--min-speedup", type=click.FloatRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch."),
         click.option("--max-latency", type=LATENCY, metavar="TIME", help="ONNX Runtime must need no longer than this, such as 8ms."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from autofix.case import CaseSpec
 from autofix.env import environment
+from autofix.errors import StrategyError
 from autofix.family import family_id, rebuilt
 from autofix.frontier import Priors, Ranker
 from autofix.ids import content_id, text_id
@@ -29,7 +30,9 @@ OTHER_TARGET = frozenset({"opset-too-low", "opset-not-reached", "baked-value"})
 
 @dataclass(frozen=True)
 class Settings:
-    """How a repair is done, as against what it must reach (Target). retry: search although all was tried in vain before."""
+    """How a repair is done, as against what it must reach (Target). retry: search although all was tried in vain before.
+    only, without: names of the strategies that may be used (empty: all) and of those that may not.
+    """
 
     output: Path | None = None
     strategies: tuple[Path, ...] = ()
@@ -42,6 +45,8 @@ class Settings:
     latency_seconds: float = 1.0
     recipe: Recipe | None = None
     retry: bool = False
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -69,7 +74,7 @@ def repair(
     """
     if not isinstance(spec, CaseSpec):
         spec = CaseSpec(str(spec))
-    registry = load_strategies(settings.strategies)
+    registry = permitted(load_strategies(settings.strategies), settings)
     if settings.recipe is not None:
         check_recipe(settings.recipe, registry)
     limits = settings.limits
@@ -106,6 +111,14 @@ def repair(
             leave_behind(spec, found, registry, settings)
             record(cache, process, search)
     return found
+
+
+def permitted(registry: Registry, settings: Settings) -> Registry:
+    """The strategies that may be used. Raises StrategyError for a name that is none: a slip of the pen must not permit anything."""
+    for name in (*settings.only, *settings.without):
+        if name not in registry:
+            raise StrategyError(f"there is no strategy {name!r} to use or to do without; `autofix strategies` lists them")
+    return {name: s for name, s in registry.items() if (not settings.only or name in settings.only) and name not in settings.without}
 
 
 def make_search(
