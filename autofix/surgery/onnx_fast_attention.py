@@ -59,7 +59,7 @@ def fast_causal(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     used = (softmax.output[0], total.output[0], scores.output[0])
     if any(known.readers.get(name, 0) != 1 for name in used) or not causal_mask(total.input[1], known):
         return False
-    q, k, v, mask = *scores.input, node.input[1], total.input[1]
+    q, k, v, mask = scores.input[0], scores.input[1], node.input[1], total.input[1]
     ranks = {known.rank(name) for name in (q, k, v)}
     rank = known.rank(q)
     if len(ranks) != 1 or rank is None or rank < 3 or int(onnx_attribute(softmax, "axis", -1)) % rank != rank - 1:

@@ -263,6 +263,10 @@ def fast_windows(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
         kept = w.slice(x, [0], [needed], [rank - 1])
         lead = [w.op("Shape", x, start=0, end=rank - 1)] if rank > 1 else []
         cut = w.op("Reshape", kept, w.shape_of(*lead, needed // block, block))
+        if hop == block and width // block <= MOST_SLICES:  # a window is a block and those after it
+            runs = [w.slice(cut, [k], [k + windows], [rank - 1]) for k in range(width // block)]
+            w.op("Concat", *runs, axis=rank, out=out)
+            return True
         pieces = w.op("Gather", cut, w.const(places[:, ::block] // block), axis=rank - 1)
         w.op("Reshape", pieces, w.shape_of(*lead, windows, width), out=out)
         return True

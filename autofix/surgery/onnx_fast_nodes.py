@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +21,8 @@ from autofix.surgery.onnx_writer import OnnxWriter
 Shape = tuple["int | str", ...]
 """Sizes of a value's axes; a string (perhaps empty) where a size is not fixed."""
 FAST_INFERENCE_LIMIT = 2**31 - 2**20
+FAST_FOLDED = frozenset({"Add", "Sub", "Mul", "Unsqueeze", "Squeeze", "Concat", "Reshape", "Cast", "Identity", "Range", "Expand", "Transpose"})
+FAST_FOLDED_SIZE = 4_000_000
 
 
 @dataclass
@@ -31,7 +34,8 @@ class FastGraph:
     tensors: dict[str, onnx.TensorProto] = field(default_factory=dict)
     makers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     readers: dict[str, int] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    values: dict[str, np.ndarray | None] = field(default_factory=dict)
+    opset: int = 20
 
     def is_float(self, name: str) -> bool:
         """Whether a value is float32."""
@@ -54,9 +58,27 @@ class FastGraph:
         return value if isinstance(value, int) else None
 
     def value(self, name: str) -> np.ndarray | None:
-        """A constant's value, or None."""
-        tensor = self.tensors.get(name)
-        return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+        """A constant's value, or that of index arithmetic on constants, or None."""
+        if name not in self.values:
+            tensor = self.tensors.get(name)
+            self.values[name] = self.folded(name) if tensor is None else onnx.numpy_helper.to_array(tensor)
+        return self.values[name]
+
+    def folded(self, name: str) -> np.ndarray | None:
+        """The value of a node of FAST_FOLDED whose inputs are all constants, as the exporter leaves where the result is large."""
+        node = self.makers.get(name)
+        if node is None or node.op_type not in FAST_FOLDED or node.domain not in ("", "ai.onnx") or not all(node.input):
+            return None
+        given = {n: self.value(n) for n in node.input}
+        if any(v is None or v.size > FAST_FOLDED_SIZE for v in given.values()):
+            return None
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            results: Any = ReferenceEvaluator(node, opsets={"": self.opset}).run(None, given)
+        except Exception:  # an evaluator without this form: the value stays unknown
+            return None
+        return results[0] if isinstance(results[0], np.ndarray) else None
 
     def numbers(self, name: str) -> list[int] | None:
         """A constant's values as a list of whole numbers, or None."""
@@ -75,7 +97,7 @@ FastForm = Callable[[OnnxWriter, onnx.NodeProto, FastGraph], bool]
 
 def fast_graph(model: onnx.ModelProto) -> FastGraph:
     """Collect what is known of the main graph's values."""
-    known = FastGraph(types=onnx_value_types(model))
+    known = FastGraph(types=onnx_value_types(model), opset=onnx_opset_of(model))
     inferred = model
     if model.ByteSize() < FAST_INFERENCE_LIMIT:
         try:
@@ -156,7 +178,8 @@ def fast_guarded(w: OnnxWriter, originals: list[onnx.NodeProto], fast: str, out:
     """`out` is `fast` where that holds no NaN (or, if `finite` names a value, where that one has a finite sum), else what the `originals`
     give, the last of which makes `out`; all are float32.
 
-    `also`: a number that must not be NaN either. A sum is NaN where any of its values is, and where infinities of both signs meet; without NaN and infinity it can but overflow.
+    `also`: a number that must not be NaN either. A sum is NaN where any of its values is, and where infinities of both signs meet; without NaN and
+    infinity it can but overflow.
     """
     total = w.op("ReduceSum", finite or fast, keepdims=0)
     total = w.op("Sub", total, total) if finite else total
