@@ -5,6 +5,7 @@ Time is process CPU time where one thread is used (wall time is drowned by neigh
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import random
@@ -20,16 +21,36 @@ from autofix.target import Target
 
 FILL_SECONDS = 0.002
 """A call is repeated inside a round until it fills this, so that the clock's resolution does not count."""
+WARM_SECONDS, MOST_WARM, WARM_ROUNDS = 0.1, 8, 2
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Options of glibc's mallopt."""
 LONG_SECONDS = 0.5
 """A measurement that may take this long makes seven rounds at least; a shorter one is a first look, and three do."""
 Calls = dict[str, Callable[[], Any]]
 
 
+def keep_memory() -> None:
+    """Have the C library keep freed memory in this process. Otherwise it is chance, set by what the process did before, whether each large tensor's
+    pages are fetched from the system anew: eager PyTorch then takes one or three times as long. ONNX Runtime's arena keeps its memory as well."""
+    import ctypes
+    import sys
+
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            libc = ctypes.CDLL(None)
+            libc.mallopt(M_MMAP_MAX, 0)
+            libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 def repeats_of(calls: Calls) -> dict[str, int]:
-    """How often each call is made in a round; makes each twice, the first to warm up."""
+    """How often each call is made in a round; warms each up."""
     repeats: dict[str, int] = {}
     for name, call in calls.items():
-        call()
+        end = time.perf_counter() + WARM_SECONDS
+        for done in range(MOST_WARM):
+            if done > 0 and time.perf_counter() > end:
+                break
+            call()
         start = time.perf_counter()
         call()
         repeats[name] = max(1, min(1000, int(FILL_SECONDS / max(time.perf_counter() - start, 1e-7))))
@@ -46,18 +67,20 @@ def timed_call(call: Callable[[], Any], repeats: int, threads: int) -> float:
 
 
 def time_rounds(calls: Calls, seconds: float, threads: int, least: int = 7, most: int = 200) -> dict[str, list[float]]:
-    """Milliseconds per call, one list entry a round; every round times every call once, in shuffled order."""
+    """Milliseconds per call, one list entry a round; every round times every call once, in shuffled order. The first rounds warm up."""
     repeats = repeats_of(calls)
     shuffled = random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
-    for done in range(most):
+    for done in range(-WARM_ROUNDS, most):
         if done >= least and time.perf_counter() > end:
             break
         order = list(calls)
         shuffled.shuffle(order)
         for name in order:
-            times[name].append(timed_call(calls[name], repeats[name], threads))
+            took = timed_call(calls[name], repeats[name], threads)
+            if done >= 0:
+                times[name].append(took)
     return times
 
 
@@ -106,6 +129,7 @@ def time_files(
     """
     import torch
 
+    keep_memory()
     torch.set_num_threads(target.threads)
     given = reference.sets[0]
     calls: Calls = {} if racing else {"eager": eager_call(model, given)}

@@ -242,9 +242,11 @@ def profile_file(model: Any, reference: Any, folder: Path, threads: int, seconds
     import torch
 
     from autofix.eager_profile import eager_calls, with_eager
+    from autofix.latency import keep_memory
     from autofix.slowness import name_causes
     from autofix.verify import make_feed
 
+    keep_memory()
     torch.set_num_threads(threads)
     given = reference.sets[0]
     proto = onnx.load(str(folder / "model.onnx"), load_external_data=False)
