@@ -229,7 +229,7 @@ def fresh_integers(plan: LeafPlan, shape: list[int], sizes: dict[str, int], mode
     elif plan.role == "partition":
         cuts = torch.randint(0, room + 1, (max(count - 1, 0),), generator=rng).sort().values
         out = torch.cat([cuts, torch.tensor([room])]).diff(prepend=torch.zeros(1, dtype=torch.int64)) if count else torch.zeros(shape)
-        if low > 0 and room >= 2 * count:
+        if count and low > 0 and room >= 2 * count:
             out = (
                 torch.cat([(cuts * (room - count) // max(room, 1)), torch.tensor([room - count])]).diff(prepend=torch.zeros(1, dtype=torch.int64)) + 1
             )
