@@ -163,7 +163,7 @@ def main() -> int:
     if options.record:
         options.times.write_text(json.dumps(record(options.rounds)) + "\n")
     recorded: dict[str, Any] = json.loads(options.times.read_text())
-    print("| model | files | fastest over second | same file | as good (2 %) | two exhaustive: same | as good | time |")
+    print("| model | files | second over fastest | same file | as good (2 %) | two exhaustive: same | as good | time |")
     print("|---|---|---|---|---|---|---|---|")
     rows = []
     for seed, (name, times) in enumerate(recorded.items()):
