@@ -17,6 +17,9 @@ from autofix.trial import Diagnosis, Stage, Trial
 OVERHEAD_SECONDS = 2.0
 """What a trial costs beyond its own seconds: its files, its line in a log that someone reads. Without it, three hopeless tries of a tenth of a
 second each come before one of a second that is likely to help; with it, replays need 2 trials in the median, at no greater cost."""
+WORTH_SECONDS = 3600.0
+"""What a repair is worth: an hour of whoever would do it by hand. A fix whose chance of a repair is worth less than its trial costs is not tried
+(Weitzman 1979). In replays nothing that ever helped is near that: the least was worth 60 times its cost."""
 LENGTH_DISCOUNT = 0.9
 """Each fix that a recipe has already makes a further one worth this much less: short recipes are easier to review."""
 
@@ -96,10 +99,25 @@ class Frontier:
         """The candidate's worth now."""
         if one.parent is None or one.strategy is None or one.parent.diagnosis is None:
             return float("inf")
-        chance = self.ranker.probability(one.strategy.name, one.parent.diagnosis, self.case_id, one.capture, one.strategy.prior)
-        seconds = self.ranker.seconds(one.strategy.name, PLAIN_TRIAL_SECONDS + one.strategy.cost)
+        chance, seconds = self.odds(one)
         progress = (one.parent.stage + 1) / (Stage.DONE + 1)
-        return progress * chance / (seconds + OVERHEAD_SECONDS) * float(LENGTH_DISCOUNT ** len(one.parent.recipe.fixes)) - one.place * 1e-9
+        return progress * chance / seconds * float(LENGTH_DISCOUNT ** len(one.parent.recipe.fixes)) - one.place * 1e-9
+
+    def worthwhile(self) -> bool:
+        """Whether some candidate's chance is worth its trial."""
+        return any(self.worth(one) >= 1 for one in self.open)
+
+    def worth(self, one: Candidate) -> float:
+        """What a candidate's chance of a repair is worth over what its trial costs."""
+        chance, seconds = self.odds(one)
+        return WORTH_SECONDS * chance / seconds
+
+    def odds(self, one: Candidate) -> tuple[float, float]:
+        """(probability that the candidate's fix cures its parent's failure, seconds); next to no seconds for what is tried in any case."""
+        if one.parent is None or one.strategy is None or one.parent.diagnosis is None:
+            return 1.0, 1e-9
+        chance = self.ranker.probability(one.strategy.name, one.parent.diagnosis, self.case_id, one.capture, one.strategy.prior)
+        return chance, self.ranker.seconds(one.strategy.name, PLAIN_TRIAL_SECONDS + one.strategy.cost) + OVERHEAD_SECONDS
 
     def pop(self) -> Candidate:
         """Take the best candidate out."""

@@ -19,7 +19,7 @@ from autofix.isolate import CaseProcess, Limits, default_memory_mb
 from autofix.known import Hopeless
 from autofix.loader import Registry, check_recipe, load_strategies
 from autofix.recipe import Recipe
-from autofix.search import NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent
+from autofix.search import NOT_WORTH, NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Verdict
@@ -209,7 +209,7 @@ def how_it_ended(found: Repair) -> str:
     """A slug; "exhausted" only where no limit had a part in it, so that it will be so again."""
     if found.ok:
         return "solved"
-    if found.stopped != NOTHING_LEFT:
+    if found.stopped not in (NOTHING_LEFT, NOT_WORTH):
         return "interrupted" if found.stopped == "interrupted" else "budget"
     return "limits" if any(t.verdict in (Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY) for t in found.trials) else "exhausted"
 

@@ -26,6 +26,7 @@ from autofix.trial import Diagnosis, Stage, Trial, Verdict
 DEAD_ENDS = frozenset({"nothing-to-do", "apply-error"})
 TOO_SLOW = "too-slow"
 NOTHING_LEFT = "no strategy has anything left to propose"
+NOT_WORTH = "nothing that is left to propose is worth its time"
 """Rank of the stock export: after what the cache knows, before whatever a failure suggests."""
 
 
@@ -124,6 +125,10 @@ class Search:
             return f"the budget of {self.budget.seconds:.0f} s is used up"
         return ""
 
+    def reason_to_stop(self) -> str:
+        """Why no further trial is begun, or an empty string."""
+        return self.out_of_budget() or (NOT_WORTH if self.frontier and not self.frontier.worthwhile() else "")
+
     def run(self) -> Repair:
         """Search, minimise, then see to latency; returns the repair."""
         for recipe in [*self.first, Recipe()]:
@@ -143,10 +148,10 @@ class Search:
     def until(self, done: Callable[[Trial], bool]) -> Trial | None:
         """Try candidates, best first, until one is good; None when none is left or the budget spent."""
         while self.frontier or self.running:
-            reason = self.out_of_budget()
+            reason = self.reason_to_stop()
             while self.frontier and not reason and len(self.running) < self.jobs:
                 self.begin(self.frontier.pop())
-                reason = self.out_of_budget()
+                reason = self.reason_to_stop()
             if not self.running:
                 self.repair.stopped = reason
                 return None

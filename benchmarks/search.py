@@ -140,7 +140,7 @@ def replay(case: dict[str, Any], ranker: Ranker, recorded: Recorded, means: dict
     frontier = Frontier(ranker, case["case"])
     frontier.add(Candidate(Recipe()))
     cost, path, idle, seen = 0.0, [], set(), set()
-    while frontier:
+    while frontier and frontier.worthwhile():
         taken = frontier.pop()
         name = taken.strategy.name if taken.strategy else ""
         row = rows.get(taken.recipe.fixes[-1].params["recipe"]) if taken.recipe.fixes else case["trials"][0]

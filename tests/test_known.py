@@ -15,7 +15,7 @@ from autofix.family import Precedent, family_id, rebuilt
 from autofix.known import LEAST_WEIGHT, origin_weight
 from autofix.recipe import Fix, Level, Recipe
 from autofix.repair import how_it_ended
-from autofix.search import NOTHING_LEFT, Repair
+from autofix.search import NOT_WORTH, NOTHING_LEFT, Repair
 from autofix.strategy import Strategy
 from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Stage, Trial, Verdict
@@ -199,6 +199,7 @@ def test_of_two_origins_the_one_that_was_seldom_wrong_comes_first(tmp_path):
     ("stopped", "verdict", "ended"),
     [
         (NOTHING_LEFT, Verdict.FAIL, "exhausted"),
+        (NOT_WORTH, Verdict.FAIL, "exhausted"),
         (NOTHING_LEFT, Verdict.CRASH, "exhausted"),
         (NOTHING_LEFT, Verdict.TIMEOUT, "limits"),
         (NOTHING_LEFT, Verdict.OUT_OF_MEMORY, "limits"),
@@ -245,7 +246,7 @@ def test_what_nothing_repairs_is_answered_at_once_and_tried_again_when_something
         return code, json.loads(capsys.readouterr().out)
 
     code, first = asked("--max-trials", "500")
-    assert code == 1 and first["stopped"] == NOTHING_LEFT and first["known_hopeless"] is None and first["trials"]
+    assert code == 1 and first["stopped"] in (NOTHING_LEFT, NOT_WORTH) and first["known_hopeless"] is None and first["trials"]
     code, again = asked()
     known = again["known_hopeless"]
     assert code == again["exit_code"] == 1 and not again["ok"] and again["trials"] == []

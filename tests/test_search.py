@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autofix.recipe import Fix, Level, Recipe
-from autofix.search import NOTHING_LEFT, Budget, Search
+from autofix.search import NOT_WORTH, NOTHING_LEFT, Budget, Search
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -117,6 +117,14 @@ def test_a_fix_that_leaves_the_failure_as_it_was_is_not_built_upon():
 def test_nearest_is_what_came_furthest():
     found = search(World(CAPTURE, CONVERT), CURES[0]).run()
     assert not found.ok and names(found.nearest.recipe) == ["cure_capture"] and found.nearest.stage is Stage.CONVERT
+
+
+def test_a_search_ends_when_nothing_left_is_worth_its_time():
+    many = strategy("many", "capture-error", prior=0.5, proposals=tuple({"n": n} for n in range(60)))
+    found = search(World(CAPTURE), many, budget=Budget(trials=1000)).run()
+    assert found.stopped == NOT_WORTH and 5 < len(found.trials) < 30  # each failure halves what it is given
+    hopeful = search(World(CAPTURE), many, strategy("cure_capture", "capture-error", prior=0.01), budget=Budget(trials=1000)).run()
+    assert hopeful.ok  # a hundredth of an hour is worth a trial
 
 
 def test_the_budget_of_trials_is_kept_and_named():
