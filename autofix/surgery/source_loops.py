@@ -34,7 +34,12 @@ def traced_for(items: Any, step: Any, *values: Any) -> tuple[Any, ...]:
 
         return traced_for(pairs, kept, *values)
     if isinstance(items, range) and len(items) > 2 and is_tracing() and _stops_in_graph(step, items[0], values):
-        items = counted_items(len(items), lambda i, items=items: items.start + i * items.step)
+        counted = counted_items(len(items), lambda i, items=items: items.start + i * items.step)
+        try:
+            return traced_for(counted, step, *values)
+        except TypeError:  # variables that change their size: one turn after the other
+            if len(items) > 64:
+                raise
     if hasattr(items, "count") and hasattr(items, "get"):
         get, count = items.get, items.count
 

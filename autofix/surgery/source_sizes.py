@@ -302,7 +302,11 @@ def dynamic_tests(
     for names, expression in held.pairs:  # m = x.mean(): a test of m is a test of a value, also where eager did not come by
         if isinstance(expression, cst.Call) and reach(expression, set(), set())[1]:
             value_names |= names
-    visitor = _Tests(size_names, value_names, marked, sizes)
+    flags: set[str] = set()
+    for names, expression in held.pairs:  # full = not mask.any()
+        if isinstance(expression, (cst.UnaryOperation, cst.Comparison, cst.BooleanOperation)) and reach(expression, set(), set())[1]:
+            flags |= names
+    visitor = _Tests(size_names, value_names | flags, marked, sizes)
     visitor.arguments = set(arguments)
     visitor.metadata = {PositionProvider: positions}
     function.body.visit(visitor)

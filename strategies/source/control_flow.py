@@ -107,6 +107,7 @@ class ControlFlow(SourceStrategy):
         "run-error-at-other-values",
         "baked-value",
         "capture-error",
+        "decompose-error",
         "unsupported-python",
     )
     prior = 0.55

@@ -58,11 +58,63 @@ dynamic_shapes = {"x": {0: "batch"}}
 def get_more_inputs():
     return [[torch.linspace(-2, 1, 120).reshape(3, 5, 8), torch.zeros(5, 5)]]
 """
+RARE_WORDS = """
+import torch
+from torch import nn
 
-SHORTCUTS = {
-    "torch.nn.modules.transformer": {"_detect_is_causal_mask": ("bool((mask == causal_comparison).all())", "False")},
-}
-"""{module: {function: (expression, what stands for it)}}. The causal hint only lets attention ignore the mask that it is given anyway."""
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.AdaptiveLogSoftmaxWithLoss(4, 9, cutoffs=[3, 6])
+
+    def forward(self, x, target):
+        output, loss = self.head(x, target)
+        return output, loss, self.head.predict(x)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(4, 4), torch.tensor([0, 3, 8, 4])]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "target": {0: "batch"}}
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(2, 4), torch.tensor([1, 2])], [torch.randn(3, 4) * 4, torch.tensor([7, 6, 3])]]
+"""
+LOSS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, variance):
+        return F.gaussian_nll_loss(x, x * 2, variance, reduction="none")
+
+
+def get_inputs():
+    return [torch.linspace(-1, 1, 6).reshape(3, 2), torch.linspace(0, 2, 6).reshape(3, 2)]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "variance": {0: "batch"}}
+
+
+def get_more_inputs():
+    return [[torch.ones(5, 2), torch.linspace(0, 1, 10).reshape(5, 2)]]
+"""
+
+SHORTCUTS = (
+    ("_detect_is_causal_mask", "bool((mask == causal_comparison).all())", "False"),
+    ("AdaptiveLogSoftmaxWithLoss.forward", "target_mask.nonzero().squeeze()", "target_mask.nonzero().squeeze(1)"),
+    ("AdaptiveLogSoftmaxWithLoss.forward", "row_indices.numel() == 0", "False"),
+    ("AdaptiveLogSoftmaxWithLoss.forward", "used_rows != batch_size", "False"),
+)
+"""(function, expression, what stands for it). The causal hint only lets attention ignore the mask that it is given anyway. A cluster without a
+target adds nothing to the adaptive softmax, whose targets all lie in range where eager does not raise."""
 
 
 class LibraryValues(SourceStrategy):
@@ -82,25 +134,32 @@ class LibraryValues(SourceStrategy):
         if evidence.config.capture not in EXPORT_CAPTURES:
             return
         done = {f.params["file"] for f in evidence.recipe.fixes if f.strategy == self.name}
-        for module, lines in library_files(evidence.facts, frozenset({"bool", "int", "item", "tolist", "index", "iter", "float"})):
-            if module in done or module.startswith(("torch._", "torch.utils", "torch.jit", "numpy")):
+        found = dict(library_files(evidence.facts, frozenset({"bool", "int", "item", "tolist", "index", "iter", "float"})))
+        stopped, line = evidence.fact("library"), evidence.fact("library_line")
+        if stopped and line.isdigit():  # where capture stopped; torch.nn.functional is not looked into while eager runs
+            found[stopped] = sorted({*found.get(stopped, []), int(line)})
+        for module, lines in found.items():
+            if module in done or module.startswith(("torch._", "torch.utils", "torch.jit", "torch.fx", "torch.export", "torch.onnx", "numpy")):
                 continue
             yield self.fix(file=module, lines=lines, zero_d=zero_d_names(evidence.facts))
 
     @staticmethod
     def apply(text: str, *, lines: list[int], zero_d: list[str]) -> str:  # type: ignore[override]
-        functions = functions_at(text, lines)
-        for shortcuts in SHORTCUTS.values():
-            for function, (old, new) in shortcuts.items():
-                if function in functions and old in text:
-                    text = replace_expression(text, function, old, new)
-                    functions.remove(function)
-                    if not functions:
-                        return text
-        changed = rewrite_source(text, functions, lines, sizes=False, zero_d=zero_d)
+        names = functions_at(text, lines)
+        changed = text
+        for function, old, new in SHORTCUTS:
+            if function in names and old in changed:
+                changed = replace_expression(changed, function, old, new)
+        left = [n for n in names if n not in {function for function, _, _ in SHORTCUTS}]
+        changed = rewrite_source(changed, left, lines, sizes=False, zero_d=zero_d) if left else changed
         if changed == text:
             raise NothingToDo("no function here depends on a tensor's value")
         return changed
 
-    REPAIRS = (Example(DISTRIBUTION, symptom="data-dependent-branch"), Example(CAUSAL, symptom="data-dependent-branch"))
+    REPAIRS = (
+        Example(DISTRIBUTION, symptom="data-dependent-branch"),
+        Example(CAUSAL, symptom="data-dependent-branch"),
+        Example(RARE_WORDS, symptom="data-dependent-branch"),
+        Example(LOSS, symptom="data-dependent-branch"),
+    )
     DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)

@@ -79,6 +79,7 @@ class NumbersInGraph(SourceStrategy):
         "run-error-at-other-values",
         "baked-value",
         "capture-error",
+        "decompose-error",
         "convert-error",
         "unsupported-operator",
     )
