@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofix.elimination import Race, counts_as_gain, quartiles, ratios
-from autofix.latency import latency_row, race_row
+from autofix.latency import latency_row, race_row, race_rounds, time_rounds
 from autofix.peak import peak_share, peak_text
 from autofix.racing import Climb, meets, pick, slow
 from autofix.recipe import Fix, Level, Recipe
@@ -30,6 +30,14 @@ def test_quartiles_and_ratios():
     assert quartiles([3.0]) == (3.0, 3.0, 3.0)
     assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 3.0, 4.0)
     assert ratios([2.0, 9.0, 4.0], [1.0, 3.0]) == [2.0, 3.0]
+
+
+def test_every_round_calls_everything_and_the_first_rounds_do_not_count():
+    made = []
+    times = time_rounds({n: lambda n=n: made.append(n) for n in "abc"}, seconds=0.0, threads=1, least=3, most=3)
+    assert {n: len(t) for n, t in times.items()} == {"a": 3, "b": 3, "c": 3}
+    raced = race_rounds({n: lambda n=n: made.append(n) for n in "ab"}, seconds=0.0, threads=1, keep=["a"])
+    assert len(raced["a"]) == len(raced["b"]) == 3
 
 
 def test_a_latency_row_pools_rounds_and_keeps_each_session():
