@@ -65,14 +65,14 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     axes = {sources[name]: declared for name, declared in case.axes.items() if name in sources}
     found["fixed_axes"] = fixed_axes(axes, proto)
     if parity.symptom:
-        found["fault"] = fault_of(case, model, reference, file, proto, parity, found)
+        found["fault"] = fault_of(case, model, reference, file, proto, parity, found, target)
         return found | {"symptom": parity.symptom, "facts": dict(parity.facts)}
     if found["fixed_axes"]:
         return wrong("axis-fixed", f"declared dynamic, fixed in the file: {', '.join(found['fixed_axes'])}")
     return found | {"ok": True}
 
 
-def fault_of(case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, found: dict[str, Any]) -> dict[str, Any]:
+def fault_of(case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, found: dict[str, Any], target: Target) -> dict[str, Any]:
     """The first operator that errs on the most telling set; where the file does not run there, the node that ONNX Runtime names."""
     from autofix.attempt import node_facts
     from autofix.localize import locate_fault
@@ -92,6 +92,10 @@ def fault_of(case: Case, model: Any, reference: Any, file: Path, proto: Any, par
         except Exception as error:  # the verdict stands without it
             found["notes"].append(f"the operator at fault could not be located: {one_line(error)}")
             return {}
+    if fault.get("cause") == "graph-optimization":
+        from autofix.optimizers import optimizer_facts
+
+        fault |= optimizer_facts(str(file), settings_beside(file), target, found["signature"], reference.named(name))
     if fault.get("error_after") == float("inf"):
         fault["error_after"] = "beyond measure"
     return fault | {"input_set": name, "seconds": round(time.perf_counter() - start, 3)} if fault else {}

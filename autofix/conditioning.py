@@ -27,6 +27,7 @@ def check_float64(eager: Eager, first: EagerCall, facts: dict[str, Any], log: An
         gap = disagreement(first.outputs, wide)
         if gap > KNIFE_EDGE:
             eager.forget_float64("a float64 run gives another answer on the example")
+            facts["ill_conditioned"].append({"set": "given", "why": gap_text(gap)})
     return None
 
 

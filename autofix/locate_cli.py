@@ -75,7 +75,8 @@ def locate_text(answer: Mapping[str, Any], name: str, sources: Mapping[str, str]
         before, after = (v if isinstance(v, str) else f"{v:.2g}" for v in (fault.get("error_before", 0.0), fault["error_after"]))
         rows.append(("error", f"{before} before, {after} after, relative to the largest value"))
     if fault.get("cause"):
-        rows.append(("cause", f"{fault['cause']}: the file is right with ONNX Runtime's graph optimiser off"))
+        guilty = str(fault.get("optimizers", "")).replace(",", ", ") or "its graph optimiser"
+        rows.append(("cause", f"{fault['cause']}: the file is right in ONNX Runtime without {guilty}"))
     if fault:
         rows.append(("took", f"{fault['seconds']:.2g} s"))
     rows += [("note", note) for note in answer["notes"][:4]]

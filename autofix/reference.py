@@ -99,6 +99,7 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
     first, log = first_calls(eager)
     watch = watch_given(eager)
     facts = collect_facts(eager, first, log, watch)
+    check_hashes(eager, first, Path(folder))
     sets = own_sets(eager, first, facts, log)
     eager.limit = max(3.0, 30 * first.seconds)
     kept, dropped, notes = generate_sets(eager, first, watch, facts)
@@ -202,6 +203,19 @@ def not_deterministic(case: Case, log: Any) -> CaseError:
     return CaseError("the model is not deterministic: two calls on the same inputs differ", file=case.spec.file)
 
 
+def check_hashes(eager: Eager, first: EagerCall, folder: Path) -> None:
+    """Raises CaseError where the example's outputs differ in another process because sets are in another order there."""
+    from autofix.eager import same_outputs
+    from autofix.hashing import outputs_elsewhere, uses_hashes
+
+    where = uses_hashes(eager.case.sources)
+    there = outputs_elsewhere(eager.case.spec, folder) if where else None
+    if there is not None and not same_outputs(there, first.outputs):
+        file, _, line = where.rpartition(":")
+        text = "the model is not deterministic: it gives other outputs in another process, where sets are in another order (PYTHONHASHSEED)"
+        raise CaseError(text, file=file, line=int(line))
+
+
 def own_sets(eager: Eager, first: EagerCall, facts: dict[str, Any], log: Any) -> list[ReferenceSet]:
     """The given, more and sample sets; raises CaseError where forward raises on one."""
     from autofix.adapter import input_leaves
@@ -246,14 +260,16 @@ def finish_set(
         gap = disagreement(call.outputs, wide)
         why = gap_text(gap) if gap > KNIFE_EDGE else ""
         outputs64 = [v for _, v in wide] if len(wide) == len(call.outputs) else None
-    if anchor and not eager.mutated_buffers and eager.bytes < 200 * 2**20 and call.seconds < BIG_SECONDS and kind != "nonfinite":
-        change, met = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2)
+    if anchor and eager.bytes < 200 * 2**20 and call.seconds < BIG_SECONDS and kind != "nonfinite":
+        change, met = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2, state=call.state_before)
         if change is None:
             why = why or "outputs jump when results move by one unit in the last place"
         elif change:
             ratio = shaken_ratio(call.outputs, change)
             if one.origin == "given":
                 eager.own_ratio = ratio
+                if ratio > 1:
+                    why = why or f"round-off alone moves the outputs by {ratio:.1g} times what is allowed"
             if ratio > 0.25 and ratio > 4 * eager.own_ratio:
                 why = why or f"round-off alone moves the outputs by {ratio:.1g} times what is allowed"
             if wide is None:

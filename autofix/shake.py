@@ -39,6 +39,8 @@ MOVERS_NAMES = (
 )
 MOVERS = frozenset(MOVERS_NAMES.split())
 """Operators that only move elements."""
+SUMS = frozenset(("sum", "mean", "mm", "bmm", "mv", "dot", "addmm", "baddbmm"))
+"""Operators that add up terms in an order of their own."""
 TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
 """Operators for which PyTorch does not say which of equal entries it takes."""
 
@@ -73,6 +75,8 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.rounds |= makes_reals and base.lstrip("_") not in MOVERS and base not in IEEE
             return out
         self.rounds = True
+        if base in SUMS and isinstance(out, torch.Tensor) and out.is_floating_point() and not (name.endswith("_") and not name.startswith("_")):
+            return self.moved(self.regrouped(func, args, kwargs, out))
         if isinstance(out, torch.Tensor):
             if name.endswith("_") and not name.startswith("_"):  # in place: its result is the argument itself
                 moved = self.moved(out)
@@ -84,15 +88,35 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return type(out)(self.moved(v) if isinstance(v, torch.Tensor) else v for v in out)
         return out
 
+    def regrouped(self, func: Any, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
+        """A sum as another order of its terms may give it: off by up to one unit in the last place of the sum of their magnitudes. Whole
+        numbers are taken to add up exactly."""
+
+        def size(value: Any) -> Any:
+            return value.abs() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+        if out.numel() == 0 or bool(is_exact(out).all()):
+            return out
+        with_signs_gone = func(*map(size, args), **{k: size(v) for k, v in (kwargs or {}).items()})
+        step = torch.randint(-1, 2, out.shape, generator=self.rng).to(out.dtype) * torch.finfo(out.dtype).eps
+        return torch.where(torch.isfinite(out) & ~is_exact(out), out + step * with_signs_gone, out)
+
     def moved(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor with each value that is no whole number moved by up to one unit in the last place."""
         if not value.is_floating_point() or value.numel() == 0 or value.layout != torch.strided:
             return value
         step = torch.randint(-1, 2, value.shape, generator=self.rng).to(value.dtype) * torch.finfo(value.dtype).eps
-        return torch.where((value == value.round()) | ~torch.isfinite(value), value, value * (1 + step))
+        return torch.where(is_exact(value) | ~torch.isfinite(value), value, value * (1 + step))
 
 
-def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1) -> tuple[Leaves | None, Shake]:
+def is_exact(value: torch.Tensor) -> torch.Tensor:
+    """Where a value is a whole number so small that it says something: beyond 1 / eps every real is one."""
+    return (value == value.round()) & (value.abs() < 1 / torch.finfo(value.dtype).eps)
+
+
+def shaken_change(
+    eager: Eager, leaves: Leaves, outputs: Leaves, template: Any = None, draws: int = 1, state: dict[str, torch.Tensor] | None = None
+) -> tuple[Leaves | None, Shake]:
     """([(name, largest change of each element)], what the shaking met); None where an integer, a shape or a NaN changes; an empty list where
     the model does not run like this."""
     met = Shake()
@@ -100,8 +124,9 @@ def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any =
     for seed in range(draws):
         shake = Shake(seed + 1)
         try:
+            model = model_in_state(eager, state) if state else None
             with shake:
-                moved = eager.call(leaves, None, template).outputs
+                moved = eager.call(leaves, model, template).outputs
         except Exception:
             met.ties |= shake.ties
             met.rounds = True
@@ -122,6 +147,14 @@ def shaken_change(eager: Eager, leaves: Leaves, outputs: Leaves, template: Any =
                 return None, met
             floor[i] = torch.maximum(floor[i], torch.nan_to_num((x - y).abs(), nan=0.0, posinf=0.0))
     return [(n, f) for (n, _), f in zip(outputs, floor, strict=True)], met
+
+
+def model_in_state(eager: Eager, state: dict[str, torch.Tensor]) -> Any:
+    """A model as built, but for these buffers."""
+    model = eager.fresh()
+    for name, value in state.items():
+        model.get_buffer(name).copy_(value)
+    return model
 
 
 def shaken_ratio(outputs: Leaves, change: Leaves) -> float:

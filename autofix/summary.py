@@ -137,6 +137,9 @@ def nearest_rows(found: Repair) -> list[tuple[str, str]]:
         rows.append(("because", f"{near.diagnosis.symptom}{place(near.diagnosis, found)}"))
         if near.diagnosis.facts.get("message"):
             rows.append((" ", near.diagnosis.facts["message"]))
+    shaky = [d for d in found.facts.get("ill_conditioned", ()) if isinstance(d, Mapping)]
+    if shaky and near.diagnosis is not None:
+        rows.append(("model", f"ill-conditioned: no export can be held to its numbers; on {shaky[0].get('set')!r} {shaky[0].get('why')}"))
     if near.parity:
         rows.append(("parity", parity_line(near)))
     return rows
