@@ -14,6 +14,7 @@ from typing import Any
 from autofix.case import Case
 from autofix.diagnose import diagnose_error, facts_from
 from autofix.errors import NothingToDo
+from autofix.optimizers import optimizer_facts
 from autofix.recipe import Level, Recipe
 from autofix.session import SessionSettings, open_session
 from autofix.strategy import Strategy
@@ -71,6 +72,7 @@ class Workpiece:
     notes: list[str] = field(default_factory=list)
     parity: list[dict[str, Any]] = field(default_factory=list)
     signature: dict[str, Any] | None = None
+    blamed: dict[str, str] = field(default_factory=dict)
     program: Any = None
     watch: Any = None
     proto: Any = None
@@ -226,7 +228,11 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
     from autofix.verify import verify_sets
 
     piece.progress.enter(Stage.RUN, "load")
-    session = open_session(str(path), piece.settings, piece.target.threads)
+    try:
+        session = open_session(str(path), piece.settings, piece.target.threads)
+    except Exception:
+        piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, None, piece.reference.sets[0], lambda session: True)
+        raise
     piece.signature = describe_signature(piece, session)
 
     def run(feed: Mapping[str, Any]) -> list[Any]:
@@ -246,7 +252,9 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
         stage = Stage.RUN if outcome.symptom == "run-error" else Stage.DYNAMIC if outcome.symptom.endswith("sizes") else Stage.PARITY
         verdict = Verdict.FAIL if outcome.symptom.startswith("run-error") else Verdict.MISMATCH
         facts = dict(outcome.facts) | {"capture": piece.config.capture}
-        if verdict is Verdict.MISMATCH:
+        one = piece.reference.named(outcome.facts["input_set"])
+        piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, piece.signature, one)
+        if verdict is Verdict.MISMATCH and not piece.blamed:
             facts.update(located(piece, path, outcome))
         raise StageFailed(verdict, Diagnosis(outcome.symptom, stage, facts))
     piece.progress.enter(Stage.DYNAMIC)
@@ -317,6 +325,8 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
         diagnosis = replace(diagnosis, facts={**node_facts(piece.proto, diagnosis.facts.get("message", ""), piece.files), **diagnosis.facts})
     if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
         diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
+    if diagnosis is not None and piece.blamed:
+        diagnosis = replace(diagnosis, facts={**diagnosis.facts, **piece.blamed})
     stage = diagnosis.stage if diagnosis else Stage.DONE
     probes = wanted_probes(piece) if verdict is Verdict.PASS else ()
     baked, notes = tuple(piece.baked), tuple(piece.notes)

@@ -36,7 +36,8 @@ def get_inputs():
 class GraphLevel(RuntimeStrategy):
     """Open the file at another graph optimisation level.
 
-    When it helps: a fusion of ONNX Runtime changes values or makes a graph that does not run; or a fusion costs time
+    When it helps: ONNX Runtime's optimiser takes the process down, or changes values in a way that no single optimiser accounts for
+    (those that do are switched off by name); or a fusion costs time
     (SkipLayerNormalization: 4 to 6 % on encoders whose normalisation comes last, measured on CPU).
     Why it is safe: the levels only say how the runtime rewrites the graph for itself; the file is the same. The level is stored
     in session.json beside the file, and has to be set by whoever opens it.
@@ -53,7 +54,7 @@ class GraphLevel(RuntimeStrategy):
         "run-error-at-other-values",
         "crash",
     )
-    prior = 0.04
+    prior = 0.25
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         if evidence.recipe.has("graph_level"):
@@ -63,8 +64,10 @@ class GraphLevel(RuntimeStrategy):
                 yield self.fix(level="BASIC")
                 yield self.fix(level="EXTENDED")
             return
-        yield self.fix(level="DISABLE_ALL")
-        yield self.fix(level="BASIC")
+        by_name = evidence.fact("optimizers")  # see disable_ort_optimizer
+        if evidence.diagnosis.symptom == "crash" or (evidence.fact("cause") == "graph-optimization" and not by_name):
+            yield self.fix(level="BASIC")
+            yield self.fix(level="DISABLE_ALL")
 
     @staticmethod
     def apply(settings: SessionSettings, *, level: str) -> SessionSettings:
