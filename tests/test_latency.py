@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofix.elimination import Race, counts_as_gain, quartiles, ratios
-from autofix.latency import latency_row, race_row, race_rounds, time_rounds
+from autofix.latency import latency_row, race_rounds, race_row, time_rounds
 from autofix.peak import peak_share, peak_text
 from autofix.racing import Climb, meets, pick, slow
 from autofix.recipe import Fix, Level, Recipe
