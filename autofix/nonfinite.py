@@ -125,11 +125,8 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
             if odd and (name in NAN_OPERATORS or (name in ("baddbmm", "addmm") and (kwargs or {}).get("beta", 1) == 0)):
                 found[0] = True
             grouped[0] |= bool(odd) and name in NO_ORDER
-            known = (
-                name.lstrip("_") in MOVERS
-                or name in NAN_OPERATORS
-                or (torch.Tag.pointwise in func.tags and name not in BY_FORMULA and "_mode" not in str(func))
-            )
+            alone = torch.Tag.pointwise in func.tags and name not in BY_FORMULA and "_mode" not in str(func)
+            known = name not in SPREADERS and (alone or name.lstrip("_") in MOVERS or name in NAN_OPERATORS)
             if any(not bool(torch.isfinite(v).all()) for v in tensors) and not (known and not made_whole(name, kwargs)):
                 apart[0] = False
             out = func(*args, **(kwargs or {}))
