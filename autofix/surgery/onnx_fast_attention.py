@@ -49,6 +49,17 @@ def is_square(full: str, wide: onnx.NodeProto | None, known: FastGraph) -> bool:
     return sizes is not None and len(sizes.input) == 2 and sizes.input[0] == sizes.input[1]
 
 
+def triangle_mask(w: OnnxWriter, size: str, mask: str, known: FastGraph) -> str:
+    """The mask that `mask` repeats, for the largest block of rows only; size [1]: how many rows there are."""
+    most = w.op("Div", w.op("Add", size, w.const([CAUSAL_BLOCKS - 1])), w.const([CAUSAL_BLOCKS]))
+    seen = w.op("Trilu", w.op("Expand", w.const(1.0, np.float32), w.op("Concat", most, most, axis=0)), upper=0)
+    masked = known.makers[mask].input[1]
+    value = known.value(masked)
+    assert value is not None
+    number = w.const(float(value.reshape(-1)[0]), np.float32)
+    return w.op("Where", w.op("Equal", seen, w.const(0.0, np.float32)), number, w.const(0.0, np.float32))
+
+
 def fast_causal(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     """MatMul(Softmax(MatMul(q, k) + mask), v) with a causal mask, in blocks of rows; q [.., n, d], k [.., d, n], v [.., n, e]."""
     softmax = known.maker(node.input[0], "Softmax")
@@ -64,12 +75,19 @@ def fast_causal(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     rank = known.rank(q)
     if len(ranks) != 1 or rank is None or rank < 3 or int(onnx_attribute(softmax, "axis", -1)) % rank != rank - 1:
         return False
-    size = w.size(mask, -1) if w.opset < 15 else w.op("Shape", mask, start=-1)
+    size = w.size(k, rank - 1)
     ends = [w.op("Div", w.op("Mul", size, w.const([i])), w.const([CAUSAL_BLOCKS])) for i in range(CAUSAL_BLOCKS + 1)]
     zero, rows, columns, blocks = w.const([0]), w.const([-2]), w.const([-1]), []
+    constant = known.value(mask) is not None
+    corner = "" if constant else triangle_mask(w, size, mask, known)
     for start, end in zip(ends, ends[1:], strict=False):
         seen = w.op("MatMul", w.op("Slice", q, start, end, rows), w.op("Slice", k, zero, end, columns))
-        shade = w.op("Slice", w.op("Slice", mask, start, end, rows), zero, end, columns)
+        if constant:
+            shade = w.op("Slice", w.op("Slice", mask, start, end, rows), zero, end, columns)
+        else:  # all is seen before the block, and what the corner of the mask tells inside it
+            count = w.op("Sub", end, start)
+            own = w.op("Slice", w.op("Slice", corner, zero, count, rows), zero, count, columns)
+            shade = w.op("Pad", own, w.op("Concat", zero, start, zero, zero, axis=0))
         shares = w.op("Softmax", w.op("Add", seen, shade), axis=-1)
         blocks.append(w.op("MatMul", shares, w.op("Slice", v, zero, end, rows)))
     w.op("Concat", *blocks, axis=-2, out=node.output[0])

@@ -105,6 +105,21 @@ def fast_norm(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     return True
 
 
+def fast_sum(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """ReduceSum and ReduceMean over one axis with nothing but axes of size 1 before it, as a product with a row of equal numbers."""
+    x, axes, shape = node.input[0], reduce_axes(node, known), known.shapes.get(node.input[0], ())
+    if axes is None or len(axes) != 1 or not known.is_float(x) or axes[0] == len(shape) - 1 or any(d != 1 for d in shape[: axes[0]]):
+        return False
+    axis, size = axes[0], known.size(x, axes[0])
+    if not size:
+        return False
+    number = 1.0 if node.op_type == "ReduceSum" else 1.0 / size
+    total = w.op("MatMul", w.const(np.full((1, size), number), np.float32), w.op("Reshape", x, w.const([size, -1])))
+    kept = [1] if onnx_attribute(node, "keepdims", 1) else []
+    w.op("Reshape", total, w.op("Concat", w.const([1] * axis + kept), w.op("Shape", x, start=axis + 1), axis=0), out=node.output[0])
+    return True
+
+
 def fast_log_sum_exp(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     """ReduceLogSumExp about the maximum, which is kept finite so that infinities come out as they are."""
     x, axes = node.input[0], reduce_axes(node, known)
@@ -170,6 +185,8 @@ FAST_REDUCE = {
     "ReduceMax": fast_halves,
     "ReduceMin": fast_halves,
     "ReduceProd": fast_halves,
+    "ReduceSum": fast_sum,
+    "ReduceMean": fast_sum,
     "ReduceL2": fast_norm,
     "ReduceLogSumExp": fast_log_sum_exp,
     "Softmax": fast_softmax,

@@ -12,7 +12,7 @@ from autofix.surgery.fast_proposal import slow_types
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-HINTS = {"STFT": ("stft",), "DFT": ("fft",)}
+HINTS = {"STFT": ("stft", "_fft_r2c"), "DFT": ("fft",)}
 """ONNX operators that have a faster form, each with parts of the aten names that become it."""
 
 SPECTRA = """

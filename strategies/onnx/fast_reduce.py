@@ -18,6 +18,8 @@ HINTS = {
     "ReduceMax": ("amax", "max.dim"),
     "ReduceMin": ("amin", "min.dim"),
     "ReduceProd": ("prod",),
+    "ReduceSum": ("sum",),
+    "ReduceMean": ("mean",),
     "ReduceL2": ("norm", "pairwise_distance", "cosine_similarity", "normalize"),
     "ReduceLogSumExp": ("logsumexp",),
     "Softmax": ("softmax",),
@@ -59,7 +61,7 @@ from torch import nn
 
 class Model(nn.Module):
     def forward(self, x):
-        sizes = x.sum(0), x.prod(0), x.prod(1), x.logsumexp(1), torch.linalg.vector_norm(x, dim=-1)
+        sizes = x.sum(0), x.mean(0, keepdim=True), x[:1].sum(1), x.prod(0), x.prod(1), x.logsumexp(1), torch.linalg.vector_norm(x, dim=-1)
         return *sizes, x.softmax(1), x.log_softmax(0), x[:, 0].cumsum(-1), x.flip(-1).cumsum(-1)
 
 
