@@ -76,10 +76,13 @@ class Workpiece:
     program: Any = None
     watch: Any = None
     proto: Any = None
+    applied: int = 0
+    saved: bool = False
 
     def fixes(self, level: Level) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
-        """(apply, params) of the fixes of one level."""
-        return [(self.registry[f.strategy].apply, f.params) for f in self.recipe.at(level)]
+        """(apply, params) of the fixes of one level, without those ONNX fixes that the file had already."""
+        done = self.applied if level is Level.ONNX else 0
+        return [(self.registry[f.strategy].apply, f.params) for f in self.recipe.at(level)[done:]]
 
 
 def clamp_opset(config: ExportConfig, target: Target) -> ExportConfig:
@@ -290,9 +293,20 @@ def located(piece: Workpiece, path: Path, outcome: Any) -> dict[str, str]:
     return facts_from(found or {})
 
 
-def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Mapping[str, Strategy], target: Target, folder: Path) -> Trial:
-    """Try one recipe. Leaves model.onnx, session.json and (for source fixes) sources.json in `folder`."""
+def attempt(
+    case: Case,
+    model: Any,
+    reference: Any,
+    recipe: Recipe,
+    registry: Mapping[str, Strategy],
+    target: Target,
+    folder: Path,
+    parent: Mapping[str, Any] | None = None,
+) -> Trial:
+    """Try one recipe. Leaves model.onnx, session.json and (for source fixes) sources.json in `folder`. parent: see reuse.py."""
     import torch
+
+    from autofix.reuse import reused
 
     progress = Progress(folder / "progress.json")
     piece = Workpiece(case, model, reference, recipe, registry, target, folder, progress)
@@ -301,9 +315,9 @@ def attempt(case: Case, model: Any, reference: Any, recipe: Recipe, registry: Ma
     verdict, diagnosis = Verdict.PASS, None
     try:
         with torch.no_grad():
-            plan = rewrite(piece)
-            proto = piece.proto = export(piece, plan)
-        save_model(proto, path)
+            proto = piece.proto = reused(piece, parent) if parent else export(piece, rewrite(piece))
+        if not piece.saved:
+            save_model(proto, path)
         (folder / "session.json").write_text(json.dumps(piece.settings.to_json()))
         check(piece, proto, path)
         run_and_verify(piece, proto, path)

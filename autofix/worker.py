@@ -284,7 +284,7 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
         registry = load_strategies(worker.folders, names={f.strategy for f in recipe.fixes}) if recipe.fixes else {}
         check_recipe(recipe, registry)
         reference = load_reference(str(worker.folder / "reference"))
-        return attempt(worker.case, worker.model, reference, recipe, registry, worker.target, folder).to_json()
+        return attempt(worker.case, worker.model, reference, recipe, registry, worker.target, folder, request.get("parent")).to_json()
     if op == "probe":
         from autofix.probe import probe_file
 
@@ -295,7 +295,8 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
 
         reference = load_reference(str(worker.folder / "reference"))
         files = [Path(f) for f in request["files"]]
-        return time_files(worker.model, reference, files, worker.target, float(request["seconds"]), bool(request.get("racing")))
+        seconds, racing = float(request["seconds"]), bool(request.get("racing"))
+        return time_files(worker.model, reference, files, worker.target, seconds, racing, int(request.get("rounds", 0)))
     if op == "peak":
         from autofix.peak import peak_facts
         from autofix.reference import load_reference
