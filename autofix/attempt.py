@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autofix.attempt_facts import describe_signature, wanted_probes
 from autofix.case import Case
 from autofix.diagnose import diagnose_error, facts_from
 from autofix.errors import NothingToDo
@@ -210,22 +211,6 @@ def node_facts(proto: Any, message: str, files: Mapping[str, str]) -> dict[str, 
     return facts
 
 
-def describe_signature(piece: Workpiece, session: Any) -> dict[str, Any]:
-    """The fixlog's `signature`: name, source, dtype and shape of inputs and outputs."""
-
-    def row(value: Any) -> dict[str, Any]:
-        dtype = value.type.removeprefix("tensor(").removesuffix(")")
-        source = value.name.removesuffix(".after") if value.name.startswith("buffers.") else value.name
-        return {
-            "name": value.name,
-            "source": source,
-            "dtype": {"float": "float32", "double": "float64"}.get(dtype, dtype),
-            "shape": list(value.shape),
-        }
-
-    return {"inputs": [row(v) for v in session.get_inputs()], "outputs": [row(v) for v in session.get_outputs()]}
-
-
 def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
     """Open the file in ONNX Runtime, run every input set, compare; raises StageFailed."""
     from autofix.verify import verify_sets
@@ -236,7 +221,7 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
     except Exception:
         piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, None, piece.reference.sets[0], lambda session: True)
         raise
-    piece.signature = describe_signature(piece, session)
+    piece.signature = describe_signature(session)
 
     def run(feed: Mapping[str, Any]) -> list[Any]:
         return list(session.run(None, dict(feed)))
@@ -342,23 +327,6 @@ def attempt(
     if diagnosis is not None and piece.blamed:
         diagnosis = replace(diagnosis, facts={**diagnosis.facts, **piece.blamed})
     stage = diagnosis.stage if diagnosis else Stage.DONE
-    probes = wanted_probes(piece) if verdict is Verdict.PASS else ()
+    probes = wanted_probes(piece, example_set(piece)) if verdict is Verdict.PASS else ()
     baked, notes = tuple(piece.baked), tuple(piece.notes)
     return Trial(recipe, stage, verdict, diagnosis, tuple(piece.parity), None, piece.signature, effect_evidence=baked, notes=notes, probes=probes)
-
-
-def wanted_probes(piece: Workpiece) -> tuple[dict[str, Any], ...]:
-    """Sizes that no input set had and at which some size test of the capture goes the other way, with the test's place."""
-    from autofix.adapter import parameter_name
-    from autofix.inputs import symbol_sizes
-    from autofix.watch import unseen_sizes
-
-    if piece.watch is None or not piece.case.axes:
-        return ()
-    known = [symbol_sizes(piece.case.axes, one.leaves) for one in [example_set(piece), *piece.reference.sets] if not one.advisory]
-    axes = {parameter_name(name): named for name, named in piece.case.axes.items()}
-    found = unseen_sizes(piece.watch, axes, known)
-    return tuple(
-        {"sizes": sizes, "file": piece.files.get(site.file, site.file), "line": site.line, "code": site.code, "expression": site.expression}
-        for sizes, site in found
-    )
