@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autofix.approximate import OVER, apply_onnx_fixes, approximate_fixes, fallback_facts, passed_mark
 from autofix.attempt_facts import describe_signature, wanted_probes
 from autofix.case import Case
 from autofix.diagnose import diagnose_error, facts_from
@@ -85,6 +86,11 @@ class Workpiece:
         done = self.applied if level is Level.ONNX else 0
         return [(self.registry[f.strategy].apply, f.params) for f in self.recipe.at(level)[done:]]
 
+    @property
+    def max_error(self) -> float | None:
+        """The error budget, where the recipe is approximate and there is one: it decides in place of the tolerances then."""
+        return self.target.max_error if approximate_fixes(self.recipe, self.registry) else None
+
 
 def clamp_opset(config: ExportConfig, target: Target) -> ExportConfig:
     """The config with its opset, or the capture mode's default, moved into the target's range."""
@@ -150,11 +156,9 @@ def export(piece: Workpiece, plan: Any) -> Any:
     with watch_sizes(piece.files) as piece.watch:
         proto, piece.baked = export_model(piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, captured)
     piece.progress.enter(Stage.CONVERT)
-    for apply, params in piece.fixes(Level.ONNX):
-        proto = apply(proto, **params)
     for apply, params in piece.fixes(Level.RUNTIME):
         piece.settings = apply(piece.settings, **params)
-    return proto
+    return apply_onnx_fixes(piece, proto)
 
 
 def save_model(proto: Any, path: Path) -> None:
@@ -211,8 +215,8 @@ def node_facts(proto: Any, message: str, files: Mapping[str, str]) -> dict[str, 
     return facts
 
 
-def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
-    """Open the file in ONNX Runtime, run every input set, compare; raises StageFailed."""
+def run_and_verify(piece: Workpiece, proto: Any, path: Path, max_error: float | None) -> None:
+    """Open the file in its runtime, run every input set, compare (under the error budget, if any); raises StageFailed."""
     from autofix.verify import verify_sets
 
     piece.progress.enter(Stage.RUN, "load")
@@ -233,17 +237,20 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path) -> None:
     # a generated set with other Python numbers says nothing where the person allowed them to be baked
     baked = piece.config.numbers == "baked"
     only = {s.name for s in piece.reference.sets if not (baked and s.kind == "numbers")}
-    outcome = verify_sets(piece.reference, run, piece.target, piece.signature, only=only, begin=begin)
+    outcome = verify_sets(piece.reference, run, piece.target, piece.signature, only=only, begin=begin, max_error=max_error)
     piece.parity = outcome.rows
     piece.notes += [f"{name} differs; it does not count" for name in outcome.advisory]
     if outcome.symptom:
         stage = Stage.RUN if outcome.symptom == "run-error" else Stage.DYNAMIC if outcome.symptom.endswith("sizes") else Stage.PARITY
         verdict = Verdict.FAIL if outcome.symptom.startswith("run-error") else Verdict.MISMATCH
         facts = dict(outcome.facts) | {"capture": piece.config.capture}
-        one = piece.reference.named(outcome.facts["input_set"])
-        piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, piece.signature, one)
-        if verdict is Verdict.MISMATCH and not piece.blamed:
-            facts.update(located(piece, path, outcome))
+        if outcome.symptom == OVER:
+            facts.update(fallback_facts(piece, float(facts["error"])))
+        else:
+            one = piece.reference.named(outcome.facts["input_set"])
+            piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, piece.signature, one)
+            if verdict is Verdict.MISMATCH and not piece.blamed:
+                facts.update(located(piece, path, outcome))
         raise StageFailed(verdict, Diagnosis(outcome.symptom, stage, facts))
     piece.progress.enter(Stage.DYNAMIC)
     fixed = fixed_axes(piece.case.axes, proto)
@@ -305,7 +312,9 @@ def attempt(
             save_model(proto, path)
         (folder / "session.json").write_text(json.dumps(piece.settings.to_json()))
         check(piece, proto, path)
-        run_and_verify(piece, proto, path)
+        run_and_verify(piece, proto, path, piece.max_error)
+        if not approximate_fixes(recipe, registry):
+            passed_mark(folder, recipe).touch()
         progress.enter(Stage.DONE)
     except StageFailed as stop:
         verdict, diagnosis = stop.verdict, stop.diagnosis

@@ -58,6 +58,7 @@ class InputSet:
 class Case:
     """The model under repair. Lives in the worker process only.
 
+    calibration: the calibration file's sets, the first few of which are among `sets` too.
     axes: {leaf name: {axis: symbol}} for the declared dynamic axes. build() makes a fresh, seeded model in eval mode.
     """
 
@@ -67,6 +68,7 @@ class Case:
     sets: list[InputSet]
     axes: dict[str, dict[int, str]]
     sources: dict[str, str]
+    calibration: list[InputSet] = field(default_factory=list)
 
     @property
     def given(self) -> InputSet:

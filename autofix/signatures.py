@@ -37,5 +37,6 @@ SYMPTOMS: dict[str, str] = {
     "out-of-memory": "the memory limit was passed",
     "nothing-to-do": "the fix found nothing to change",
     "apply-error": "the fix itself failed",
+    "over-error-budget": "an approximate fix brings more error than `--max-error` allows",
     "too-slow": "every value is right and the latency target is missed",
 }

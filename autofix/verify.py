@@ -7,6 +7,7 @@ verify_sets(reference, run, target, signature, *, only=None, stop_early=False) -
     signature: {"inputs": [names or entries], "outputs": [names or entries]}; with "outputs" left out the reference's own names count.
     rows: plain dicts, one a set: set, origin, kind, advisory, resized, ok, rule, problem, output, message, max_abs, max_ratio, ratio64.
     symptom: "" when every set that counts passes, else the slug of the most telling failure, and its facts (strings).
+With `max_error`, which an approximate recipe has, the error budget decides instead of tolerances (error_budget.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autofix.compare import as_array, check_output, comparison_failed
+from autofix.error_budget import BUDGET_RULE, budget_of, check_budget, excused
 
 if TYPE_CHECKING:
     from autofix.reference import Reference, ReferenceSet
@@ -77,7 +79,7 @@ def number_array(value: Any) -> Any:
     return as_array(value)
 
 
-def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, target: Target) -> dict[str, Any]:
+def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, target: Target, max_error: float | None = None) -> dict[str, Any]:
     """Compare all outputs of one set; the worst one's comparison, with `output` naming it."""
     expected: list[tuple[str, Any]] = [(n, v) for n, v in one.outputs]
     state = [(n, s) for n, s in map(entry_parts, outputs or []) if s.startswith("buffers.")]
@@ -94,11 +96,14 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
         by_name = {p[0]: p for p in plan}
         plan = [(n, one.state_after[s[8:]], None, None) if s.startswith("buffers.") else by_name[s] for n, s in map(entry_parts, outputs)]
     results = [
-        dict(check_output(value, out, anchor, floor, target.rtol, target.atol), output=name)
+        dict(
+            check_output(value, out, anchor, floor, target.rtol, target.atol) if max_error is None else check_budget(value, out, max_error),
+            output=name,
+        )
         for (name, value, anchor, floor), out in zip(plan, got, strict=True)
     ]
-    rank = {"dtype": 0, "shape": 1, "nan": 2, "inf": 2, "values": 3, "": 4}
-    weakest = ["exact", "allclose", "float64", "noise", "tie", "float64, ill-conditioned"]
+    rank = {"dtype": 0, "shape": 1, "nan": 2, "inf": 2, "values": 3, "error": 3, "": 4}
+    weakest = ["exact", "allclose", "float64", "noise", "tie", "float64, ill-conditioned", BUDGET_RULE]
     worst = min(results, key=lambda r: (rank[r["problem"]], -(r["ratio"] or 0)), default=None)
     if worst is None:
         return {"ok": True, "rule": "exact", "problem": "", "message": "", "output": "", "max_abs": 0.0, "ratio": 0.0, "ratio64": None}
@@ -118,6 +123,7 @@ def verify_sets(
     only: set[str] | None = None,
     stop_early: bool = False,
     begin: Callable[[ReferenceSet], None] | None = None,
+    max_error: float | None = None,
 ) -> Parity:
     """Run and compare the reference's sets (those in `only`, by name); see the module's docstring. `begin` is told of each."""
     from autofix.case import one_line
@@ -139,11 +145,15 @@ def verify_sets(
             except Exception as error:
                 check = dict(comparison_failed("run", one_line(error)), output="")
             else:
-                check = check_set(one, got, signature.get("outputs"), target)
+                budget = None if max_error is None else budget_of(one.origin, one.kind, max_error)
+                check = check_set(one, got, signature.get("outputs"), target, budget)
         rows.append(
             {**row, **{k: check[k] for k in ("ok", "rule", "problem", "output", "message", "max_abs", "ratio64")}, "max_ratio": check["ratio"]}
         )
-        if stop_early and not check["ok"] and not one.advisory:
+        if max_error is not None:
+            rows[-1]["error"] = check.get("error")
+            rows[-1]["advisory"] = one.advisory or (not check["ok"] and excused(rows[-1]))
+        if stop_early and not check["ok"] and not rows[-1]["advisory"]:
             break
     return conclude(rows, reference, signature)
 
@@ -171,6 +181,8 @@ def conclude(rows: list[dict[str, Any]], reference: Reference, signature: dict[s
         symptom = "outputs-mismatch"
     elif first["problem"] == "dtype":
         symptom = "dtype-mismatch"
+    elif first["problem"] == "error":
+        symptom = "over-error-budget"
     elif stale and not at_example and changed_before(one, reference, stale):
         symptom = "mutated-buffers"
     elif first["problem"] == "run":
@@ -187,6 +199,8 @@ def conclude(rows: list[dict[str, Any]], reference: Reference, signature: dict[s
     if one.sizes:
         facts["sizes"] = ", ".join(f"{k}={v}" for k, v in one.sizes.items())
     facts["failed_sets"] = ", ".join(r["set"] for r in failed)
+    if symptom == "over-error-budget":
+        facts["error"] = f"{max(r['error'] for r in failed if r['problem'] == 'error'):.6g}"
     return Parity(rows, symptom, facts, advisory)
 
 

@@ -138,6 +138,7 @@ class CaseWorker:
         """Load the case and say so; False when it can't be used."""
         import torch
 
+        from autofix.calibration import VERIFIED_SAMPLES, calibration_sets
         from autofix.case import case_id, load_case
 
         torch.set_num_threads(1)
@@ -145,6 +146,8 @@ class CaseWorker:
             self.case = load_case(self.spec)
             self.model = self.case.build()
             loaded = {"event": "loaded", "case_id": case_id(self.case, self.model), "modules": module_counts(self.model)}
+            self.case.calibration = calibration_sets(self.target.calibration, self.model, self.case.given)
+            self.case.sets += self.case.calibration[:VERIFIED_SAMPLES]
         except CaseError as error:
             self.send({"event": "error", "message": str(error), "file": error.file, "line": error.line})
             return False
