@@ -6,7 +6,8 @@ what it then proposes is tried before the stock export and verified like anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +36,26 @@ def family_id(facts: Mapping[str, Any]) -> str:
     """
     if not facts.get("operators") or not facts.get("modules"):
         return ""
+    sites = sorted({str(site.get("kind", "")) for site in facts.get("sites", ())})
+    # Where a value decides, the operators that ran are those of the branch that the example took: then what the source calls.
+    does = sorted(called(facts.get("sources", {}).values())) if sites else sorted(facts["operators"])
     inputs = [[i["name"], i["kind"], i["dtype"], len(i["shape"]), sorted(i["axes"])] for i in facts.get("inputs", ())]
     outputs = [[o["name"], o["dtype"], len(o["shape"])] for o in facts.get("outputs", ())]
-    sites = sorted({str(site.get("kind", "")) for site in facts.get("sites", ())})
     kept = {"buffers": bool(facts.get("mutated_buffers")), "random": sorted(facts.get("random_operators", ()))}
-    return content_id([sorted(facts["modules"]), sorted(facts["operators"]), inputs, outputs, sites, kept])
+    return content_id([sorted(facts["modules"]), does, inputs, outputs, sites, kept])
+
+
+def called(sources: Iterable[str]) -> set[str]:
+    """Names of the functions and methods that classes in these texts call."""
+    names: set[str] = set()
+    for text in sources:
+        try:
+            classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+        except (SyntaxError, ValueError):
+            continue
+        for node in (inner for one in classes for inner in ast.walk(one) if isinstance(inner, ast.Call)):
+            names |= {node.func.attr} if isinstance(node.func, ast.Attribute) else {node.func.id} if isinstance(node.func, ast.Name) else set()
+    return names
 
 
 def rebuilt(

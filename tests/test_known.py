@@ -1,6 +1,8 @@
 """What is known before a search: precedents of a family, cases that nothing repaired, origins that were wrong."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +69,16 @@ def test_sizes_make_no_other_family(same):
 )
 def test_what_matters_for_a_repair_makes_another_family(other):
     assert family_id(facts(**other)) != family_id(FACTS)
+
+
+def test_the_branch_that_the_example_took_makes_no_other_family():
+    site = [{"kind": "bool", "file": "model.py", "line": 3}]
+    text = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.lgamma(x.mul({})) if x.sum() > 0 else x\n"
+    taken = facts(sites=site, sources={"model.py": text.format(2)})
+    passed_by = facts(sites=site, sources={"other.py": text.format(7)}, operators={"aten.gt.Scalar": "other.py:3"})
+    other = facts(sites=site, sources={"model.py": text.format(2).replace("lgamma", "digamma")})
+    assert family_id(taken) == family_id(passed_by) != family_id(other)
+    assert family_id(facts(sites=site, sources={"model.py": "class ("})) == family_id(facts(sites=site, sources={}))
 
 
 def test_nothing_known_is_no_family():
@@ -230,7 +242,6 @@ def get_inputs():
 @pytest.mark.slow
 def test_what_nothing_repairs_is_answered_at_once_and_tried_again_when_something_changes(tmp_path, monkeypatch, warm, capsys):
     import functools
-    import sys
 
     import autofix.env
     import autofix.repair  # noqa: F401
@@ -280,3 +291,66 @@ def test_an_edited_strategy_or_engine_changes_what_hopeless_means(tmp_path):
     assert before == registry_id({"one": strategy})
     shutil.copy(__file__, file)
     assert registry_id({"one": strategy}) != before and registry_id({}) != before
+
+
+GATE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear({width}, {width})
+
+    def forward(self, x):
+        y = self.layer(x)
+        if y.mean() > 0:
+            y = y * 2
+        return y - x
+
+
+def get_inputs():
+    return [torch.randn(3, {width})]
+
+
+dynamic_shapes = {{"x": {{0: "batch"}}}}
+"""
+
+
+VALUES = """
+import importlib.util, sys
+import numpy, onnxruntime, torch
+
+for file, output in zip(sys.argv[1::2], sys.argv[2::2]):
+    spec = importlib.util.spec_from_file_location("model", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    torch.manual_seed(0)
+    model = module.Model().eval()
+    session = onnxruntime.InferenceSession(output)
+    for rows, shift in ((5, 2), (1, -2), (2, 0)):  # other batch sizes
+        for sign in (1, -1):  # both branches
+            x = sign * (torch.randn(rows, model.layer.in_features) + shift)
+            with torch.no_grad():
+                numpy.testing.assert_allclose(session.run(None, {"x": x.numpy()})[0], model(x).numpy(), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.slow
+def test_the_second_model_of_a_family_takes_one_trial_and_gives_right_values(tmp_path, warm):
+    from autofix import CaseSpec, Settings, repair
+    from autofix.summary import summary_json, summary_text
+
+    trials, files = [], []
+    for width in (6, 11):
+        file, output = tmp_path / f"gate_{width}.py", tmp_path / f"out_{width}"
+        file.write_text(GATE.format(width=width))
+        found = repair(CaseSpec(str(file)), settings=Settings(output=output, cache=tmp_path / "c.db", latency_seconds=0), fork=True)
+        assert found.ok and found.winner.recipe.fixes and not found.from_cache and found.from_family is (width == 11)
+        trials.append(len(found.trials))
+        files += [str(file), str(output / "model.onnx")]
+    assert trials[0] >= 2 * trials[1] == 2
+    assert summary_json(found, output, 0)["from_family"] and "as another model of its family" in summary_text(found, str(file), {}, output)
+    # in a process of its own: threads of ONNX Runtime in this one would not survive the forks of other tests
+    subprocess.run([sys.executable, "-c", VALUES, *files], check=True, timeout=300)
