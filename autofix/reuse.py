@@ -5,7 +5,6 @@ Capture and conversion, most of a trial's time, are skipped then; the file is ve
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,13 +72,5 @@ def reused(piece: Workpiece, parent: Mapping[str, Any]) -> Any:
     if not piece.saved:
         return apply_onnx_fixes(piece, onnx.load(str(folder / "model.onnx")))
     for file in folder.glob("model.onnx*"):
-        take_over(file, piece.folder / file.name)
+        shutil.copyfile(file, piece.folder / file.name)  # onnx refuses weights in files with a second name
     return onnx.load(str(folder / "model.onnx"), load_external_data=False)
-
-
-def take_over(file: Path, to: Path) -> None:
-    """A second name for a file where the file system can, else a copy; neither is ever changed in place."""
-    try:
-        os.link(file, to)
-    except OSError:
-        shutil.copyfile(file, to)

@@ -325,3 +325,34 @@ def test_the_diagnosis_tells_the_spread_and_carries_the_profile():
     shown = slow(Trial(Recipe(), Stage.DONE, Verdict.PASS, latency=row), Target(min_speedup=1.0), {"op_types": "Conv"})
     facts = shown.diagnosis.facts
     assert facts["op_types"] == "Conv" and "0.90x eager (0.85 to 0.95); wanted at least 1.0x eager" in facts["message"]
+
+
+@pytest.mark.slow
+def test_large_files_are_taken_over_with_their_weights(tmp_path, monkeypatch):
+    from autofix.case import CaseSpec
+    from autofix.isolate import CaseProcess
+
+    monkeypatch.setattr("autofix.attempt.LARGE_FILE", 1000)
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body = nn.Linear(64, 64)\n\n    def forward(self, x):\n        return nn.functional.softmax(self.body(x), -1)\n\n\n"
+        "def get_inputs():\n    torch.manual_seed(0)\n    return [torch.randn(2, 64)]\n"
+    )
+    with CaseProcess(CaseSpec(str(file)), Target(), fork=True) as process:
+        process.reference()
+        stock, first = process.attempt(Recipe())
+        assert stock.ok and (first / "model.onnx.data").exists()
+        parent = {"folder": str(first), "recipe": Recipe().to_json(), "baked": []}
+        for level in ("BASIC", "DISABLE_ALL"):
+            recipe = Recipe((Fix("graph_level", Level.RUNTIME, {"level": level}),))
+            process.start_attempt(recipe, parent)
+            _, ended, answer, folder = process.collect()
+            trial = process.finish_attempt(recipe, ended, answer, folder)
+            assert trial.ok, trial.diagnosis
+            assert json.loads((folder / "session.json").read_text())["level"] == level
+            assert (folder / "model.onnx.data").read_bytes() == (first / "model.onnx.data").read_bytes()
+        lossy = Recipe((Fix("half_precision", Level.ONNX, {}),))
+        process.start_attempt(lossy, parent)
+        _, ended, answer, folder = process.collect()
+        assert process.finish_attempt(lossy, ended, answer, folder).stage > Stage.CONVERT
