@@ -77,6 +77,7 @@ class Workpiece:
     blamed: dict[str, str] = field(default_factory=dict)
     program: Any = None
     watch: Any = None
+    near: list[float] = field(default_factory=list)
     proto: Any = None
     applied: int = 0
     saved: bool = False
@@ -143,6 +144,7 @@ def example_set(piece: Workpiece) -> Any:
 def export(piece: Workpiece, plan: Any) -> Any:
     """Capture and convert; returns the ModelProto."""
     from autofix.export import export_model
+    from autofix.surgery.capture_exact_matches import watch_near_matches
     from autofix.watch import watch_sizes
 
     example = example_set(piece)
@@ -153,7 +155,7 @@ def export(piece: Workpiece, plan: Any) -> Any:
 
     piece.progress.enter(Stage.CAPTURE)
     outputs = [name for name, _ in example.outputs]
-    with watch_sizes(piece.files) as piece.watch:
+    with watch_sizes(piece.files) as piece.watch, watch_near_matches() as piece.near:
         proto, piece.baked = export_model(piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, captured)
     piece.progress.enter(Stage.CONVERT)
     for apply, params in piece.fixes(Level.RUNTIME):
@@ -333,6 +335,8 @@ def attempt(
         diagnosis = replace(diagnosis, facts={**node_facts(piece.proto, diagnosis.facts.get("message", ""), piece.files), **diagnosis.facts})
     if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
         diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
+    if diagnosis is not None and piece.near and diagnosis.symptom.startswith(("mismatch", "run-error")):
+        diagnosis = replace(diagnosis, facts={**diagnosis.facts, "near_constants": ", ".join(map(str, piece.near))})
     if diagnosis is not None and piece.blamed:
         diagnosis = replace(diagnosis, facts={**diagnosis.facts, **piece.blamed})
     stage = diagnosis.stage if diagnosis else Stage.DONE
