@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 MATCHING_MODULES = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
-"""Where onnxscript compares a graph's constants with those of its patterns, by math.isclose with a relative tolerance of 1e-5 and an absolute one of 1e-8."""
+"""Where onnxscript compares a graph's constants with those of its patterns: math.isclose, 1e-5 relative, 1e-8 absolute."""
 
 
 def is_rounded(value: Any, wanted: Any) -> bool:
