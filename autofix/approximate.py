@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from autofix.trial import Trial
 
 OVER = "over-error-budget"
+APPROXIMATE_MARK = "approximate"
+"""An empty file in the folder of a trial whose recipe is approximate."""
 FALLBACKS = 3
 """How often nodes go back to float32 for one approximate fix. Each time the choice starts from the error that was measured."""
 TRIED_ON = 3
@@ -47,6 +49,7 @@ def apply_onnx_fixes(piece: Workpiece, proto: Any) -> Any:
         for apply, params in piece.fixes(Level.ONNX):
             proto = apply(proto, **params)
         return proto
+    (piece.folder / APPROXIMATE_MARK).touch()
     exact = exact_part(piece.recipe, piece.registry)
     if piece.max_error is not None and not passed_mark(piece.folder, exact).exists():
         plain = type(proto)()

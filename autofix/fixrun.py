@@ -22,8 +22,10 @@ from typing import Any
 import torch
 
 from autofix.attempt import fixed_axes, opset_of, save_model
+from autofix.calibration import VERIFIED_SAMPLES, calibrating, calibration_sets, feeds_of
 from autofix.case import InputSet, one_line
 from autofix.eager import Eager, ordered_call
+from autofix.error_budget import OTHER_SIZES
 from autofix.errors import NothingToDo
 from autofix.export import export_model
 from autofix.loading import build_model, import_model_file
@@ -46,7 +48,7 @@ class FixPlan:
     log's signature and Target. axes: {input: {axis: symbol}}. fix_source(folder, module), fix_modules(model), fix_program(plan) and
     fix_onnx(proto) apply the fixes of their level. shapes: {input set: {input: shape, or the value of a number}} of the other sizes to
     verify, and of the captured example where it is not one of the file's own. float64: "yes", or why a float64 run tells nothing.
-    fresh_each_call: forward leaves traces in the model.
+    fresh_each_call: forward leaves traces in the model. max_error: the error budget of an approximate repair, which decides on the values then.
     """
 
     model_file: str
@@ -69,6 +71,7 @@ class FixPlan:
     fix_program: Callable[[Any], Any]
     fix_onnx: Callable[[Any], Any]
     shapes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    max_error: float | None = None
 
 
 @dataclass
@@ -84,6 +87,7 @@ class FixSet:
     noise: list[Any] | None
     state_before: dict[str, Any]
     state_after: dict[str, Any]
+    origin: str = "given"
 
 
 @dataclass
@@ -153,7 +157,7 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
             raise ValueError("round-off decides the outputs")
     args, kwargs = eager.arguments(leaves, template)
     noise = None if change is None or outputs64 is not None else [v for _, v in change]
-    return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after)
+    return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after, one.origin)
 
 
 def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[FixSet]:
@@ -162,6 +166,7 @@ def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[Fix
     stand_in: Any = FixCase(build, own[0])
     eager = Eager(stand_in)
     own += plan.sample_inputs(eager.model, own[0])
+    own += calibration_sets(str(plan.target.get("calibration", "")), eager.model, own[0])[:VERIFIED_SAMPLES] if plan.max_error is not None else []
     eager.mutated_buffers, eager.fresh_each_call = list(plan.mutated_buffers), plan.fresh_each_call
     chain = eager.fresh() if plan.mutated_buffers else None
     found = [eager_set(plan, eager, one, None, chain) for one in own]
@@ -186,7 +191,14 @@ def export_repaired(plan: FixPlan, model: Any, sets: list[FixSet]) -> Any:
         model = plan.fix_modules(model)
         capture = plan.fix_program(CapturePlan())
         proto, _ = export_model(model, copy.deepcopy(example.args), copy.deepcopy(example.kwargs), plan.axes, outputs, config, capture)
-        return plan.fix_onnx(proto)
+        feeds: list[dict[str, Any]] = []
+        if plan.max_error is not None:
+            given = InputSet("given", "given", list(sets[0].args), dict(sets[0].kwargs))
+            real = [InputSet(s.name, "given", list(s.args), dict(s.kwargs)) for s in sets if s.name not in plan.shapes and s.origin != "calibration"]
+            real += calibration_sets(str(plan.target.get("calibration", "")), model, given)
+            feeds = feeds_of(model, real, [i.name for i in proto.graph.input])
+        with calibrating(feeds):
+            return plan.fix_onnx(proto)
 
 
 def verify_file(plan: FixPlan, proto: Any, path: Path, sets: list[FixSet]) -> list[str]:
@@ -209,11 +221,17 @@ def verify_file(plan: FixPlan, proto: Any, path: Path, sets: list[FixSet]) -> li
     for one in sets:
         record: Any = one
         got = session.run(None, make_feed(record, plan.signature["inputs"]))
-        row = check_set(record, list(got), plan.signature["outputs"], target)
+        row = check_set(record, list(got), plan.signature["outputs"], target, None if plan.max_error is None else fix_budget(one, plan))
         if not row["ok"]:
             raise FixFailed(f"input set {one.name!r}: output {row['output']!r}: {row['message']}")
         rows.append(f"  {one.name}: right ({row['rule']}, largest error {row['max_abs']:.3g})")
     return rows
+
+
+def fix_budget(one: FixSet, plan: FixPlan) -> float:
+    """What one set's outputs may err: the budget on the given inputs and samples, more at other sizes."""
+    assert plan.max_error is not None
+    return plan.max_error * (OTHER_SIZES if one.name in plan.shapes else 1.0)
 
 
 def move_into_place(source: Path, output: Path, settings: dict[str, Any]) -> None:

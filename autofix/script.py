@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autofix.approximate import approximate_fixes
 from autofix.attempt import final_config
 from autofix.case import CaseSpec
 from autofix.recipe import Fix, Level, Recipe
@@ -238,6 +239,7 @@ def script_text(
         "        fix_program=fix_program,",
         "        fix_onnx=fix_onnx,",
         "        shapes=SHAPES,",
+        f"        max_error={target.max_error if approximate_fixes(recipe, registry) else None!r},",
         "    )",
         "    return fix_main(plan, __file__)",
     ]

@@ -1,4 +1,8 @@
-"""SessionSettings: how ONNX Runtime is to open the model; stored with it as session.json."""
+"""SessionSettings: how the model is to be opened, and in which runtime; stored with it as session.json.
+
+`open_session` gives an object with get_inputs(), get_outputs() and run(names or None, feed): an onnxruntime.InferenceSession, the same behind
+fixed buffers (bound_session.py), or OpenVINO's (openvino_session.py).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,25 @@ LEVELS = ("DISABLE_ALL", "BASIC", "EXTENDED", "LAYOUT", "ALL")
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """Settings of an onnxruntime.InferenceSession; the defaults are ONNX Runtime's own, spinning apart."""
+    """Settings of an onnxruntime.InferenceSession; the defaults are ONNX Runtime's own, spinning apart.
+
+    io_binding: inputs and outputs go through buffers that stay, which saves a call's overhead. runtime: "onnxruntime", or "openvino", for which
+    only the number of threads counts.
+    """
 
     level: str = "ALL"
     disabled_optimizers: tuple[str, ...] = ()
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
     free_dimensions: tuple[tuple[str, int], ...] = ()
     entries: tuple[tuple[str, str], ...] = ()
+    io_binding: bool = False
+    runtime: str = "onnxruntime"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {k: [list(x) if isinstance(x, tuple) else x for x in v] if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        """Plain data; younger fields only where they are set."""
+        data = {k: [list(x) if isinstance(x, tuple) else x for x in v] if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        usual = {"io_binding": False, "runtime": "onnxruntime"}
+        return {k: v for k, v in data.items() if k not in usual or v != usual[k]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SessionSettings:
@@ -54,8 +66,17 @@ def session_options(settings: SessionSettings = SessionSettings(), threads: int 
 
 
 def open_session(path: str, settings: SessionSettings = SessionSettings(), threads: int = 1) -> Any:
-    """An onnxruntime.InferenceSession for the file at `path`; raises what ONNX Runtime raises."""
+    """The session for the file at `path`; raises what the runtime raises, ImportError where it is not installed."""
+    if settings.runtime == "openvino":
+        from autofix.openvino_session import OpenVinoSession
+
+        return OpenVinoSession(path, threads)
     import onnxruntime as ort
 
     disabled = {"disabled_optimizers": list(settings.disabled_optimizers)} if settings.disabled_optimizers else {}
-    return ort.InferenceSession(path, session_options(settings, threads), providers=list(settings.providers), **disabled)
+    session = ort.InferenceSession(path, session_options(settings, threads), providers=list(settings.providers), **disabled)
+    if settings.io_binding:
+        from autofix.bound_session import BoundSession
+
+        return BoundSession(session)
+    return session
