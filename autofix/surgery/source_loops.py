@@ -165,6 +165,34 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
     return Rows()
 
 
+def even_lists(values: Any, *branches: Any) -> Any:
+    """The variables of a branch with the lists that some branch lengthens as grown rows; None where there is no such list.
+
+    branches: of each, what it returns and the copies of the variables that it worked on.
+    """
+    out = list(values)
+    for i, value in enumerate(values):
+        if type(value) is not list:
+            continue
+        longest = max((copies[i] for _, copies in branches), key=len)
+        if any(len(copies[i]) != len(value) for _, copies in branches) and longest:
+            out[i] = as_rows(value, longest)
+        for (one, _), (two, copies) in zip(branches, branches[::-1]):
+            for p, q in zip(one, two):
+                if q is copies[i] and getattr(p, "is_rows", False) and out[i] is value:
+                    out[i] = rows_like(p, value)
+    return out if any(a is not b for a, b in zip(out, values)) else None
+
+
+def rows_like(model: Any, items: list[Any]) -> Any:
+    """Grown rows of the kind of others, with the items of a list."""
+    shape = [0 if d == (model.ragged or 0) else n for d, n in enumerate(model.data.shape)]
+    rows = grown_rows(torch.zeros(shape, dtype=model.data.dtype, device=model.data.device), model.ragged)
+    for item in items:
+        rows.append(item)
+    return rows
+
+
 def as_rows(items: list[Any], like: Any) -> Any:
     """A Python list as grown rows; `like` holds at least one element of the kind."""
     tensors = [v if isinstance(v, torch.Tensor) else torch.scalar_tensor(v) for v in like]

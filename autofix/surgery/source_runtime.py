@@ -48,6 +48,7 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
             super().__init__()
             self.table = table
             self.seen: dict[int, torch.Tensor] = {}
+            self.versions: dict[int, int] = {}
             self.made: dict[int, torch.Tensor] = {}
             self.constants: dict[str, tuple[Any, ...]] = {}
 
@@ -101,6 +102,7 @@ def watch_reads(table: dict[Any, Any] | None = None) -> Any:
             for v in pytree.tree_leaves((args, kwargs)):
                 if isinstance(v, torch.Tensor) and id(v) not in self.made:
                     self.seen[id(v)] = v
+                    self.versions.setdefault(id(v), v._version)
             out = func(*args, **kwargs)
             for v in pytree.tree_leaves(out):
                 if isinstance(v, torch.Tensor) and id(v) not in self.seen:
@@ -126,13 +128,14 @@ def quiet_sizes(scratch: bool) -> Any:
         yield
 
 
-def scratch_run(fn: Any, args: Any) -> tuple[Any, Any]:
-    """What `fn` returns for copies of `args`, and what it reads."""
+def scratch_run(fn: Any, args: Any) -> tuple[Any, Any, list[Any]]:
+    """What `fn` returns for copies of `args`, what it reads, and the copies."""
     watch = watch_reads()
     with quiet_sizes(scratch=True), watch:
-        out = fn(*pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, args))
-        note_results(watch, out)
-    return out, watch
+        copies = closed(pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, opened(list(args))))  # type: ignore[name-defined]  # noqa: F821
+        out = fn(*copies)
+        note_results(watch, opened(list(out)))  # type: ignore[name-defined]  # noqa: F821
+    return out, watch, copies
 
 
 def note_results(watch: Any, out: Any) -> None:
@@ -245,11 +248,18 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
         return then(*values) if flag else other(*values)
     from torch._higher_order_ops.cond import cond_op
 
-    (a, watch_a), (b, watch_b) = scratch_run(then, values), scratch_run(other, values)
-    leaves, spec, slots = merge_results(a, b)
-    operands, own = pytree.tree_flatten(values)
+    (a, watch_a, then_lists), (b, watch_b, other_lists) = scratch_run(then, values), scratch_run(other, values)
+    even = even_lists(values, (a, then_lists), (b, other_lists))  # type: ignore[name-defined]  # noqa: F821
+    if even is not None:
+        return traced_if(flag, then, other, *even)
+    leaves, spec, slots = merge_results(opened(list(a)), opened(list(b)))  # type: ignore[name-defined]  # noqa: F821
+    operands, own = pytree.tree_flatten(opened(list(values)))  # type: ignore[name-defined]  # noqa: F821
     moving = [i for i, v in enumerate(operands) if isinstance(v, (torch.Tensor, torch.SymInt))]
     keys, captured = outside_reads([watch_a, watch_b], [operands[i] for i in moving])
+    written = [k for k in keys if any(k in w.versions and w.seen[k]._version != w.versions[k] for w in (watch_a, watch_b))]
+    targets = [captured[keys.index(k)] for k in written]
+    if not written and not any(slot.count() for slot in slots):
+        return tuple(closed(leaves([slot.unpack([]) for slot in slots])))  # type: ignore[name-defined]  # noqa: F821
     sizes = closed_sizes(then, closed_sizes(other, {}))
     names = [*keys, *sizes]
     captured += sizes.values()
@@ -260,9 +270,11 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
             for i, v in zip(moving, inner):
                 full[i] = v.clone() if isinstance(v, torch.Tensor) else v
             table = dict(zip(names, inner[len(moving) :]))
+            table.update({k: table[k].clone() for k in written})
             with watch_reads(table):
-                out = spec(rebound(fn, table)(*pytree.tree_unflatten(full, own)))
-                return tuple(t for slot, v in zip(slots, out) for t in slot.pack(v))
+                out = spec(opened(list(rebound(fn, table)(*closed(pytree.tree_unflatten(full, own))))))  # type: ignore[name-defined]  # noqa: F821
+                packed = [t for slot, v in zip(slots, out) for t in slot.pack(v)]
+                return (*packed, *[table[k].clone() for k in written])
 
         return run
 
@@ -272,7 +284,9 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     for slot in slots:
         out.append(slot.unpack(packed[: slot.count()]))
         del packed[: slot.count()]
-    return leaves(out)
+    for target, new in zip(targets, packed):  # what a branch wrote in place, such as a buffer
+        target.copy_(new)
+    return tuple(closed(list(leaves(out))))  # type: ignore[name-defined]  # noqa: F821
 
 
 def traced_choice(held: Any, index: Any) -> Any:

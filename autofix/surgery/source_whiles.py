@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened
+from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened, rows_like
 from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, upper_size
 from autofix.surgery.source_runtime import (
     as_flag,
@@ -69,7 +69,7 @@ def align_lists(before: Any, after: Any) -> list[Any]:
     out = []
     for old, new in zip(before, after):
         if isinstance(old, list) and (getattr(new, "is_rows", False) or (isinstance(new, list) and len(new) != len(old))):
-            out.append(as_rows(old, [new.data[0]] if getattr(new, "is_rows", False) else new))
+            out.append(rows_like(new, old) if getattr(new, "is_rows", False) else as_rows(old, new))
         elif old is UNSET and isinstance(new, (list, tuple, dict)):
             out.append(pytree.tree_map(lambda v: UNSET, new))
         else:
@@ -214,9 +214,9 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
     names, extra = [*keys, *reads], [*captured, *reads.values()]
     held = len(state)
 
-    def variables(inner: Any) -> tuple[Any, Any]:
+    def variables(inner: Any, turns: Any = None) -> tuple[Any, Any]:
         table = dict(zip(names, inner[held:]))
-        return table, closed(pytree.tree_unflatten(unpack_state(slots, list(inner[int(stops) : held]), table, bound if counter else None), spec))
+        return table, closed(pytree.tree_unflatten(unpack_state(slots, list(inner[int(stops) : held]), table, turns), spec))
 
     def go(*inner: Any) -> Any:
         table, now = variables(inner)
@@ -225,7 +225,7 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
             return torch.logical_and(inner[0].logical_not(), flag) if stops else flag.clone()
 
     def turn(*inner: Any) -> Any:
-        table, now = variables(inner)
+        table, now = variables(inner, bound if counter else None)  # where the test is made, the counter may have reached its end
         with watch_reads(table):
             stop, *new = rebound(step, table)(*now)
             out = [flag_tensor(as_flag(stop)).clone()] if stops else []
