@@ -104,14 +104,14 @@ def resize_keeps_leading(node: onnx.NodeProto, known: FastGraph) -> bool:
 
 
 def resize_cubic(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph, places: str) -> bool:
-    """Rows and columns as products with banded matrices. Zeros times infinity give NaN, for which the node itself is kept."""
+    """Rows and columns as products with banded matrices. Where there is infinity or NaN the node itself is kept."""
     if not resize_keeps_leading(node, known):
         return False
     x, a = node.input[0], float(onnx_attribute(node, "cubic_coeff_a", -0.75))
     counts, scales = resize_counts(w, node)
     rows, columns = (cubic_weights(w, axis, counts, scales, x, places, a) for axis in (2, 3))
     wide = w.op("MatMul", x, w.op("Transpose", columns, perm=[1, 0]))
-    return fast_guarded(w, [node], w.op("MatMul", rows, wide), node.output[0])
+    return fast_guarded(w, [node], w.op("MatMul", rows, wide), node.output[0], finite=x)
 
 
 def resize_nearest_volume(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:

@@ -1,0 +1,142 @@
+"""The fast forms of ONNX nodes against ONNX Runtime's own kernels, on values and sizes of all kinds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from autofix.surgery.onnx_fast_grid import FAST_GRID
+from autofix.surgery.onnx_fast_index import FAST_INDEX, progression
+from autofix.surgery.onnx_fast_nodes import replace_fast
+from autofix.surgery.onnx_fast_pointwise import FAST_POINTWISE
+from autofix.surgery.onnx_fast_reduce import FAST_REDUCE
+from autofix.surgery.onnx_fast_resize import FAST_RESIZE
+from autofix.surgery.onnx_fast_transpose import FAST_TRANSPOSE, merged_axes
+
+CODES = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype("int64"): onnx.TensorProto.INT64, np.dtype("bool"): onnx.TensorProto.BOOL}
+EDGES = np.array([0, -0.0, 1e-45, -1e-38, 1e-8, -1e-8, 1e-3, 0.5, -0.5, 1, -20, 19.9, 20.1, 87, 88.5, -104, 1e10, -1e10, np.inf, -np.inf], np.float32)
+
+
+def results(op_type: str, inputs: list[np.ndarray], forms: Any, constants: tuple[int, ...] = (), **attributes: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(the node's own result, its fast form's); the inputs at `constants` are initializers."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    node = onnx.helper.make_node(op_type, [n if inputs[i].size or op_type != "Resize" else "" for i, n in enumerate(names)], ["y"], **attributes)
+    fed = {n: v for i, (n, v) in enumerate(zip(names, inputs, strict=True)) if i not in constants and n in node.input}
+    values = [onnx.helper.make_tensor_value_info(n, CODES[v.dtype], v.shape) for n, v in fed.items()]
+    kept = [onnx.numpy_helper.from_array(inputs[i], names[i]) for i in constants]
+    result = onnx.helper.make_empty_tensor_value_info("y")
+    graph = onnx.helper.make_graph([node], "g", values, [result], kept)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    plain = model.SerializeToString()
+    assert replace_fast(model, forms) == 1
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    first, second = (
+        ort.InferenceSession(m, options, providers=["CPUExecutionProvider"]).run(None, fed)[0] for m in (plain, model.SerializeToString())
+    )
+    return first, second
+
+
+def assert_same(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    np.testing.assert_allclose(pair[1], pair[0], rtol=2e-5, atol=2e-6, equal_nan=True)
+    assert pair[0].dtype == pair[1].dtype
+
+
+@pytest.mark.parametrize("op_type", ["Softplus", "Mish", "Sinh", "Cosh", "Sign"])
+def test_pointwise(op_type: str) -> None:
+    assert_same(results(op_type, [EDGES], FAST_POINTWISE))
+
+
+def test_where_with_nan_and_infinity() -> None:
+    a, b = np.tile(EDGES, 2), np.repeat(EDGES, 2)
+    pick = np.arange(40) % 3 == 0
+    assert_same(results("Where", [pick, a, b], FAST_POINTWISE))
+    a[4] = b[3] = np.nan
+    assert_same(results("Where", [pick, a, b], FAST_POINTWISE))
+
+
+def test_transpose_of_every_order() -> None:
+    x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    done = 0
+    for perm in itertools.permutations(range(4)):
+        try:
+            first, second = results("Transpose", [x], FAST_TRANSPOSE, perm=list(perm))
+        except AssertionError:  # left as it is
+            continue
+        np.testing.assert_array_equal(first, second)
+        done += 1
+    assert done >= 5
+
+
+def test_merged_axes() -> None:
+    assert merged_axes((2, 1, 3, 4), [0, 1, 2, 3]) == ([24], [0])
+    assert merged_axes((2, 3, 4, 5), [0, 2, 3, 1]) == ([2, 3, 20], [0, 2, 1])
+    assert merged_axes((7, 5, 3, 1), [2, 0, 1, 3]) == ([35, 3], [1, 0])
+
+
+@pytest.mark.parametrize(("size", "rows"), [(11, [1, 4, 7]), (9, [1, 4, 7]), (8, [1, 4, 7]), (6, [2, 3, 4]), (6, [0, 2, 4]), (5, [4])])
+def test_rows_put(size: int, rows: list[int]) -> None:
+    data, new = np.random.default_rng(0).random((size, 3), np.float32), np.ones((len(rows), 3), np.float32)
+    assert_same(results("ScatterND", [data, np.array(rows)[:, None], new], FAST_INDEX, constants=(1,)))
+
+
+def test_progression() -> None:
+    assert progression(np.array([3, 5, 7])) == (3, 2)
+    assert progression(np.array([3, 5, 8])) is None
+    assert progression(np.array([3, 3])) is None
+    assert progression(np.array([-1, 0])) is None
+
+
+@pytest.mark.parametrize(
+    ("windows", "width", "hop", "step"), [(5, 16, 8, 1), (4, 24, 16, 1), (6, 3, 1, 1), (3, 7, 1, 3), (100, 3, 2, 1), (4, 5, 5, 1)]
+)
+def test_windows(windows: int, width: int, hop: int, step: int) -> None:
+    places = hop * np.arange(windows)[:, None] + step * np.arange(width)
+    x = np.random.default_rng(0).random((2, int(places.max()) + 3), np.float32)
+    assert_same(results("Gather", [x, places], FAST_INDEX, constants=(1,), axis=1))
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_grid_sample(mode: str, padding: str, aligned: int) -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((2, 3, 5, 6), np.float32)
+    for reach in (1.3, 30.0):
+        grid = ((random.random((2, 4, 7, 2), np.float32) - 0.5) * 2 * reach).astype(np.float32)
+        for _ in range(2):
+            assert_same(results("GridSample", [x, grid], FAST_GRID, mode=mode, padding_mode=padding, align_corners=aligned))
+            grid[0, 0, 0], grid[1, 2, 3, 1] = np.nan, np.inf
+
+
+@pytest.mark.parametrize("places", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"])
+def test_resize_cubic(places: str) -> None:
+    random, none = np.random.default_rng(2), np.zeros(0, np.float32)
+    for shape, scale in (((1, 2, 5, 7), (2.0, 1.5)), ((2, 1, 9, 4), (0.5, 3.0)), ((1, 1, 1, 6), (1.0, 0.3))):
+        x = random.standard_normal(shape, np.float32)
+        for _ in range(2):
+            scales = np.array([1, 1, *scale], np.float32)
+            assert_same(results("Resize", [x, none, scales], FAST_RESIZE, constants=(2,), mode="cubic", coordinate_transformation_mode=places))
+            x[0, 0, 0, 0] = np.inf
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_cumulated(reverse: int, exclusive: int) -> None:
+    x = np.random.default_rng(3).random((3, 96), np.float32)
+    for _ in range(2):
+        assert_same(results("CumSum", [x, np.array(1)], FAST_REDUCE, constants=(1,), reverse=reverse, exclusive=exclusive))
+        x[1, 40] = np.inf
+
+
+@pytest.mark.parametrize("op_type", ["ReduceProd", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceL2", "ReduceLogSumExp"])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_reductions(op_type: str, keep: int) -> None:
+    x = np.random.default_rng(4).random((7, 4, 5), np.float32)
+    x[2, 1, 3] = np.inf
+    assert_same(results(op_type, [x, np.array([0])], FAST_REDUCE, constants=(1,), keepdims=keep))
