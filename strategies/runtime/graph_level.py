@@ -71,7 +71,7 @@ class GraphLevel(RuntimeStrategy):
 
     @staticmethod
     def apply(settings: SessionSettings, *, level: str) -> SessionSettings:
-        if settings.level == level:
+        if settings.level == level != "ALL":  # ALL leads a recipe back from another level
             raise NothingToDo(f"the level is {level} already")
         return replace(settings, level=level)
 
