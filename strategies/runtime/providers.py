@@ -49,7 +49,8 @@ class Providers(RuntimeStrategy):
     """Run the file on another execution provider that the installed ONNX Runtime offers, with the CPU for what that lacks.
 
     When it helps: the machine has an accelerator and ONNX Runtime was built for it; others are never proposed.
-    Why it is safe: the file is the same, and the parity gate runs it on that very provider, on every input set. The provider is stored in session.json.
+    Why it is safe: the file is the same, and the parity gate runs it on that very provider, on every input set. The provider is stored in
+    session.json.
     """
 
     treats = ("too-slow",)
