@@ -19,7 +19,7 @@ from autofix.classes import class_leaf, past_range_integers, source_constants, w
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests, tie_sets
-from autofix.multiples import multiple_sets
+from autofix.multiples import DIVIDERS, multiple_sets
 from autofix.nonfinite import nonfinite_sets
 from autofix.sizes import size_sets
 from autofix.values import VALUE_CLASSES, LeafPlan, fresh_leaf, make_plans
@@ -84,7 +84,7 @@ class Explorer:
         self.big = is_big(eager, first)
         cost = max(first.seconds, 1e-4)
         self.runs_left = 10 if self.big else int(min(160, max(40, 1.0 / (4 * cost))))
-        self.deadline = time.perf_counter() + (30.0 if self.big else 2.0)
+        self.deadline = time.process_time() + (30.0 if self.big else 4.0)  # of this process: others on the machine must not cost sets
         self.covered: set[Any] = set(watch.features())
         self.arcs: dict[Any, int] = dict(watch.arcs)
         self.outcomes: set[Any] = set(watch.outcomes)
@@ -98,7 +98,7 @@ class Explorer:
     @property
     def spent(self) -> bool:
         """Whether the budget is used up."""
-        return self.runs_left <= 0 or time.perf_counter() > self.deadline
+        return self.runs_left <= 0 or time.process_time() > self.deadline
 
     @property
     def half_seen(self) -> bool:
@@ -278,7 +278,8 @@ def integer_sets(explorer: Explorer) -> None:
                 wide |= make is wide_integers
                 if accepted == 2 or name.startswith("integers up to"):
                     break
-        if wide and len(group) == len(open_leaves):
+        divides = any(name.startswith(DIVIDERS) for name in explorer.facts["operators"])
+        if wide and len(group) == len(open_leaves) and not divides:
             return  # else one of them may be a divisor or an index, and another a plain number
 
 
