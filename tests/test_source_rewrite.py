@@ -154,9 +154,7 @@ def test_generators_give_lists():
 
 
 def test_a_loop_keeps_the_value_that_a_branch_may_change():
-    body = (
-        "def f(x, k):\n    for i in range(k):\n        y = x * i\n        if y.sum() > 3:\n            break\n    if x.mean() > 0:\n        y = y + 1\n    return y\n"
-    )
+    body = "def f(x, k):\n    for i in range(k):\n        y = x * i\n        if y.sum() > 3:\n            break\n    if x.mean() > 0:\n        y = y + 1\n    return y\n"
     same(body, (torch.ones(2), 4), (-torch.ones(2), 3))
 
 

@@ -114,7 +114,7 @@ def chosen_key(node: cst.BaseExpression, dynamic: set[str]) -> tuple[cst.BaseExp
     if value is None or key is None:
         return None
     place = chosen_index(node.with_changes(slice=[cst.SubscriptElement(cst.Index(value))]), dynamic)
-    return None if place is None else (place, code_of(key.deep_replace(value, cst.Name("number"))))  # type: ignore[arg-type]
+    return None if place is None else (place, code_of(key.deep_replace(value, cst.Name("number"))))
 
 
 class TestRewriter(cst.CSTTransformer):

@@ -69,6 +69,42 @@ def get_more_inputs():
     return [[torch.linspace(-2, 2, 42).reshape(2, 7, 3)]]
 """
 )
+FORMS = (
+    HEAD
+    + """
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"0": nn.Linear(4, 2), "1": nn.Linear(4, 2)})
+
+    def check(self, x):
+        if x.abs().sum() > 60:
+            raise ValueError("too large")
+        return x + 1
+
+    def forward(self, x, task):
+        try:
+            y = self.check(x)
+        except ValueError:
+            y = torch.tanh(x)
+        if any(row.sum() > 3 for row in y):
+            y = -y
+        return self.heads[str(task.item())](y)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.ones(3, 4), torch.tensor(1)]
+
+
+dynamic_shapes = {"x": {0: "batch"}}
+
+
+def get_more_inputs():
+    return [[torch.ones(2, 4) * v, torch.tensor(t)] for v in (-1.0, 0.2, 3.0, 9.0) for t in (0, 1)]
+"""
+)
 PLAIN = (
     HEAD
     + """
@@ -89,11 +125,11 @@ def get_inputs():
 class ControlFlow(SourceStrategy):
     """Rewrite Python control flow that depends on tensors or sizes into torch.cond and while_loop.
 
-    When it helps: capture stops at an `if`, `while`, `for` or assert on a value, or freezes a test or a number of turns that
-    depends on the size of a dynamic axis.
+    When it helps: capture stops at an `if`, `while`, `for`, `match`, try, any(), all() or assert on a value, or freezes a test or a number of
+    turns that depends on the size of a dynamic axis; a value picks an entry of a dictionary or a part of a list of modules.
     Why it is safe: branches and loop bodies become local functions with the same statements; their variables are found by
     live-variable analysis; both branches stay in the graph (ONNX If, Loop). A branch that only raises and an assert
-    are dropped: eager accepts no input on which they fire.
+    are dropped: eager accepts no input on which they fire. Inside of a try they become the flag that picks its path.
     """
 
     treats = (
@@ -132,6 +168,7 @@ class ControlFlow(SourceStrategy):
     REPAIRS = (
         Example(BRANCH, symptom="data-dependent-branch"),
         Example(LOOP, symptom="axis-specialized"),
+        Example(FORMS, symptom="data-dependent-branch"),
         Example(PLAIN, symptom=""),
     )
     DECLINES = (Diagnosis("data-dependent-branch", Stage.CAPTURE),)
