@@ -122,7 +122,7 @@ def function_of(name: str, file: str) -> tuple[str, ast.FunctionDef]:
 
 def table_modules(function: ast.FunctionDef) -> dict[str, str]:
     """{name: module} of what a function imports from autofix under its own name."""
-    found = {}
+    found: dict[str, str] = {}
     for node in function.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found |= {name: t.module for name, t in import_targets(node) if t.module.startswith("autofix.") and t.name == name}
