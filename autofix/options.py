@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from autofix.errors import UsageError
-from autofix.target import Effect
+from autofix.target import Effect, Target
 
 SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 MILLISECONDS = {"": 1.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "s": 1000.0}
@@ -62,6 +62,11 @@ def parse_opset(text: str) -> tuple[int, int]:
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 7 <= low <= high:
         raise ValueError("an opset such as 17 or a range such as 13-20 (7 at least)")
+    if high > Target().max_opset:
+        from onnx.defs import onnx_opset_version  # a fifth of a second, for who asks beyond the default range
+
+        if high > onnx_opset_version():
+            raise ValueError(f"an opset up to {onnx_opset_version()}, the newest that the installed onnx knows")
     return low, high
 
 
@@ -189,7 +194,6 @@ def make_budget(seconds: float, trials: int) -> Any:
 
 def make_target(**options: Any) -> Any:
     """The Target that the options ask for."""
-    from autofix.target import Target
 
     if options.get("calibration") and not options["calibration"].is_file():
         raise UsageError(f"{options['calibration']}: no such file")

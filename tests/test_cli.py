@@ -261,6 +261,8 @@ def test_the_values_of_options():
     assert [round(parse_latency(t), 6) for t in ("8", "8ms", "800us", "0.5s")] == [8, 8, 0.8, 500]
     assert [parse_memory(t) for t in ("512", "512M", "8G")] == [512, 512, 8192]
     assert parse_opset("17") == (17, 17) and parse_opset("13-20") == (13, 20)
+    with pytest.raises(ValueError, match="newest that the installed onnx knows"):
+        parse_opset("17-99")
     assert parse_effects("approximate, narrowing") == {Effect.APPROXIMATE, Effect.NARROWING} and parse_effects("") == frozenset()
 
 

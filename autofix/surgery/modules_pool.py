@@ -27,13 +27,13 @@ def adaptive_pool_axis(x: Tensor, axis: int, bins: int, largest: bool) -> Tensor
     if bins == 1:
         return x.amax(axis, keepdim=True) if largest else x.mean(axis, keepdim=True)
     places, counts = adaptive_windows(size, bins)
-    moved = x.movedim(axis, -1)
+    moved = x.transpose(axis, -1)
     windows = moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1)
     if largest:
         pooled = windows.amax(-1)
     else:
         pooled = torch.where(counts, windows, torch.zeros_like(windows)).sum(-1) / counts.sum(-1).to(x.dtype)
-    return pooled.movedim(-1, axis)
+    return pooled.transpose(axis, -1)
 
 
 def adaptive_sizes(output_size: Any, dims: int, x: Tensor) -> list[int | None]:
@@ -87,10 +87,10 @@ def adaptive_max(x: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor
         places, _ = adaptive_windows(x.shape[axis], bins)
         parts = []
         for value in (x, flat):
-            moved = value.movedim(axis, -1)
+            moved = value.transpose(axis, -1)
             parts.append(moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1))
         chosen = parts[0].argmax(-1, keepdim=True)
-        x, flat = (p.gather(-1, chosen).squeeze(-1).movedim(-1, axis) for p in parts)
+        x, flat = (p.gather(-1, chosen).squeeze(-1).transpose(axis, -1) for p in parts)
     return values, flat
 
 
