@@ -206,7 +206,12 @@ def test_interrupted(here):
     (here / "hangs.py").write_text(hangs)
     env = dict(os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     command = [sys.executable, "-m", "autofix.cli", "hangs.py", "--cache", "c.db"]
-    with subprocess.Popen(command, cwd=here, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+    def listen() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background ignores Ctrl-C
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=here, env=env, preexec_fn=listen, **pipes) as process:
         for line in process.stderr:
             if line.startswith("  1 "):
                 break
