@@ -159,8 +159,10 @@ class _Assignments(cst.CSTVisitor):
         if isinstance(node.target, cst.Name):
             self.pairs.append(({node.target.value}, node.value))
 
-    def visit_For(self, node: cst.For) -> None:
+    def visit_For(self, node: cst.For | cst.CompFor) -> None:
         self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores, node.iter))
+
+    visit_CompFor = visit_For
 
 
 def _converts(node: cst.CSTNode) -> bool:
