@@ -9,6 +9,7 @@ import linecache
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ from autofix.target import DEFAULT_OPSET, ExportConfig
 
 
 class FunctionOverrides(torch.overrides.TorchFunctionMode):
-    """Swaps torch functions for replacements while a model is captured. A replacement's own calls are not swapped by
-    itself again, but by the others."""
+    """Swaps torch functions for replacements while a model is captured, in the bodies of loops and branches too. A replacement's own
+    calls are not swapped by itself again, but by the others."""
 
     def __init__(self, table: dict[Callable[..., Any], Callable[..., Any]]) -> None:
         super().__init__()
@@ -32,10 +33,21 @@ class FunctionOverrides(torch.overrides.TorchFunctionMode):
         """Call the replacement where there is one."""
         replacement = self.table.get(func)
         if replacement is None:
+            if isinstance(func, torch._ops.HigherOrderOperator) and not torch.compiler.is_dynamo_compiling():
+                args = tuple(self.within(a) if isinstance(a, FunctionType) else a for a in args)
             return func(*args, **(kwargs or {}))
         rest = {k: v for k, v in self.table.items() if v is not replacement}
         with FunctionOverrides(rest):
             return replacement(*args, **(kwargs or {}))
+
+    def within(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """A body that is traced while this mode is out of force, since a mode is not active in what it calls."""
+
+        def called(*args: Any) -> Any:
+            with FunctionOverrides(self.table):
+                return body(*args)
+
+        return called
 
 
 def export_dims(leaves: list[Any], sources: list[str], axes: dict[str, dict[int, str]], style: str) -> tuple[Any, ...]:
