@@ -8,12 +8,14 @@ from onnx import TensorProto
 
 from autofix.surgery.onnx_conv import average_pool_parts, conv_parts, conv_transpose_parts
 from autofix.surgery.onnx_double import (
-    double_celu,
+    double_bent_line,
+    double_elu,
     double_erf,
     double_gelu,
     double_inverse_hyperbolic,
     double_inverse_trig,
     double_sinh_cosh,
+    double_softplus,
     double_tan,
     gemm_parts,
     global_pool_parts,
@@ -69,7 +71,9 @@ REAL_TYPES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, Tensor
 DOUBLE_FORMS = {
     "Erf": double_erf, "Gelu": double_gelu, "Sinh": double_sinh_cosh, "Cosh": double_sinh_cosh, "Tan": double_tan, "Asin": double_inverse_trig,
     "Acos": double_inverse_trig, "Atan": double_inverse_trig, "Asinh": double_inverse_hyperbolic, "Acosh": double_inverse_hyperbolic,
-    "Atanh": double_inverse_hyperbolic, "Celu": double_celu, "LSTM": rnn_parts, "GRU": rnn_parts, "RNN": rnn_parts,
+    "Atanh": double_inverse_hyperbolic, "Elu": double_elu, "Celu": double_elu, "Selu": double_elu, "Softplus": double_softplus,
+    "Mish": double_softplus, "LeakyRelu": double_bent_line, "PRelu": double_bent_line, "HardSigmoid": double_bent_line,
+    "HardSwish": double_bent_line, "Softsign": double_bent_line, "LSTM": rnn_parts, "GRU": rnn_parts, "RNN": rnn_parts,
     "InstanceNormalization": instance_norm_parts,
 }  # fmt: skip
 ANY_FORMS = {

@@ -7,6 +7,8 @@ which convolutions have no kernels either.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import onnx
 from onnx import TensorProto
@@ -20,6 +22,7 @@ ERF_MIDDLE = ([5.64188496988670089e-1, 8.88314979438837594e00, 6.611919063714162
                1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03, 2.15311535474403846e-8],
               [1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02, 1.62138957456669019e03, 3.29079923573345963e03,
                4.36261909014324716e03, 3.43936767414372164e03, 1.23033935480374942e03])  # fmt: skip
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # torch.nn.SELU's
 ERF_LARGE = 5.9  # erf(5.9) rounds to 1 in double precision
 
 
@@ -162,14 +165,67 @@ def double_inverse_hyperbolic(w: OnnxWriter, node: onnx.NodeProto, code: int) ->
     return True
 
 
-def double_celu(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
-    """max(0, x) + min(0, a (exp(x / a) - 1)), exp(y) - 1 = 2 t / (1 - t) with t = tanh(y / 2)."""
-    x, a = node.input[0], float(onnx_attribute(node, "alpha", 1.0))
-    below = w.op("Min", x, double_const(w, 0.0)) if a > 0 else x
-    t = w.op("Tanh", w.op("Mul", below, double_const(w, 0.5 / a)))
-    expm1 = w.op("Div", w.op("Mul", t, double_const(w, 2.0)), w.op("Sub", double_const(w, 1.0), t))
-    w.op("Where", w.op("Greater", x, double_const(w, 0.0)), x, w.op("Mul", expm1, double_const(w, a)), out=node.output[0])
-    return a > 0
+def double_number(node: onnx.NodeProto, name: str, default: float) -> float:
+    """An attribute, which ONNX keeps in float32: the fraction with a denominator up to 1000 that rounds to it, if any (0.01, 1/6)."""
+    value = float(onnx_attribute(node, name, default))
+    simple = float(Fraction(value).limit_denominator(1000)) if np.isfinite(value) else value
+    return simple if np.float32(simple) == np.float32(value) else value
+
+
+def double_expm1(w: OnnxWriter, x: str) -> str:
+    """exp(x) - 1 for x <= 0: 2 t / (1 - t) with t = tanh(x / 2)."""
+    t = w.op("Tanh", w.op("Mul", x, double_const(w, 0.5)))
+    return w.op("Div", w.op("Mul", t, double_const(w, 2.0)), w.op("Sub", double_const(w, 1.0), t))
+
+
+def double_elu(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
+    """x above 0, else a (exp(x / c) - 1), times a scale: Elu (c = 1), Celu (c = a), and Selu, whose two numbers PyTorch has in full."""
+    x, zero, scale, divisor = node.input[0], double_const(w, 0.0), 1.0, 1.0
+    a = double_number(node, "alpha", 1.0)
+    if node.op_type == "Celu":
+        divisor = a
+    elif node.op_type == "Selu":
+        if any(abs(float(onnx_attribute(node, n, v)) - v) > 1e-6 for n, v in (("alpha", SELU_ALPHA), ("gamma", SELU_SCALE))):
+            return False
+        a, scale = SELU_ALPHA, SELU_SCALE
+    if divisor <= 0:
+        return False
+    above = w.op("Greater", x, zero)
+    below = w.op("Where", above, zero, x)
+    if divisor != 1.0:
+        below = w.op("Div", below, double_const(w, divisor))
+    low = w.op("Mul", double_expm1(w, below), double_const(w, a * scale))
+    high = w.op("Mul", x, double_const(w, scale)) if scale != 1.0 else x
+    w.op("Where", above, high, low, out=node.output[0])
+    return True
+
+
+def double_softplus(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
+    """max(x, 0) + log(1 + exp(-|x|)); Mish is x tanh of that."""
+    x, zero = node.input[0], double_const(w, 0.0)
+    rest = double_log1p(w, w.op("Exp", w.op("Neg", w.op("Abs", x))))
+    high = w.op("Where", w.op("Less", x, zero), zero, x)
+    if node.op_type == "Softplus":
+        w.op("Add", high, rest, out=node.output[0])
+    else:
+        w.op("Mul", x, w.op("Tanh", w.op("Add", high, rest)), out=node.output[0])
+    return True
+
+
+def double_bent_line(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
+    """LeakyRelu and PRelu: another slope below 0. HardSigmoid and HardSwish: a x + b between 0 and 1, the latter times x. Softsign."""
+    x, zero, one, out = node.input[0], double_const(w, 0.0), double_const(w, 1.0), node.output[0]
+    if node.op_type in ("LeakyRelu", "PRelu"):
+        slope = node.input[1] if node.op_type == "PRelu" else double_const(w, double_number(node, "alpha", 0.01))
+        w.op("Where", w.op("Less", x, zero), w.op("Mul", x, slope), x, out=out)
+    elif node.op_type == "Softsign":
+        w.op("Div", x, w.op("Add", one, w.op("Abs", x)), out=out)
+    else:
+        steep = 1 / 6 if node.op_type == "HardSwish" else double_number(node, "alpha", 0.2)
+        line = w.op("Add", w.op("Mul", x, double_const(w, steep)), double_const(w, double_number(node, "beta", 0.5)))
+        cut = w.op("Where", w.op("Less", line, zero), zero, w.op("Where", w.op("Greater", line, one), one, line))
+        w.op("Mul", x, cut, out=out) if node.op_type == "HardSwish" else w.op("Identity", cut, out=out)
+    return True
 
 
 def gemm_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
