@@ -143,11 +143,28 @@ def fast_atan2(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     return fast_guarded(w, [*e.nodes[:-1], onnx.helper.make_node("Add", list(e.nodes[-1].input), [node.output[0]], name=edge)], fast, node.output[0])
 
 
+def made_for(node: onnx.NodeProto, known: FastGraph, given: str) -> list[onnx.NodeProto]:
+    """The nodes that work out a node's operands for it alone, in order; not those behind `given`."""
+    found: list[onnx.NodeProto] = []
+    for name in node.input:
+        maker = known.makers.get(name)
+        if maker is None or name == given or maker.op_type == "Constant" or len(maker.output) > 1 or known.readers.get(name) != 1:
+            continue
+        found += [*made_for(maker, known, given), maker]
+    return found
+
+
 def fast_where(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
-    """Where(c, a, b) = max(min(a, m), min(b, -m)) with m = infinity where c, else minus infinity; exact unless a or b holds NaN."""
+    """Where(c, a, b) = max(min(a, m), min(b, -m)) with m = infinity where c, else minus infinity; exact unless a or b holds NaN.
+
+    Where(IsNaN(b), a, b) is b where b holds no NaN; a is worked out in the other branch then.
+    """
     if fast_atan2(w, node, known):
         return True
     c, a, b = node.input
+    lost = known.maker(c, "IsNaN")
+    if lost is not None and lost.input[0] == b and known.is_float(b) and known.shapes.get(b) == known.shapes.get(node.output[0], ()):
+        return fast_guarded(w, [*made_for(node, known, b), node], b, node.output[0])
     chosen = known.maker(b, "Softplus")
     test = known.maker(c, "Greater")
     if chosen is not None and test is not None and chosen.input[0] == a == test.input[0]:

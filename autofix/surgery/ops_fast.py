@@ -8,40 +8,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MOST_BRANCHES = 16
-"""Edges that are compared at once in a search; comparing costs 1 ns an edge, gathering a row of edges and turning it about 15 ns."""
+FIRST_BLOCKS = 8
+"""Blocks of edges told apart at once before a search is halved: comparing costs 0.4 ns an edge, a step of halving about 2 ns."""
 
 
 def search_fast(edges: Tensor, x: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """torch.bucketize: how many sorted `edges` [n] lie before each value of x; NaN lies behind all.
 
-    A tree search with up to MOST_BRANCHES branches: at each level a value is compared with the last edges of the blocks left to it.
+    Values are compared with the last edges of all blocks but the last, then with the middle of what is left of their block, until one place is left.
     """
     count = edges.shape[0]
     dtype = torch.promote_types(edges.dtype, x.dtype)
     if not dtype.is_floating_point:
         dtype = torch.int64
     edges, flat = edges.to(dtype), x.reshape(-1).to(dtype)
-    levels = 1
-    while MOST_BRANCHES**levels < count:
-        levels += 1
-    branches = next(b for b in range(2, MOST_BRANCHES + 1) if b**levels >= count)
-    width = branches**levels
+    halvings = 0
+    while FIRST_BLOCKS << halvings <= count:
+        halvings += 1
+    block = 1 << halvings
+    blocks = count // block + 1
     top = float("inf") if dtype.is_floating_point else torch.iinfo(torch.int64).max
-    padded = torch.cat([edges, torch.full((width - count,), top, dtype=dtype)])
-    tables = [padded]
-    for _ in range(levels - 1):
-        tables.append(tables[-1].reshape(-1, branches)[:, -1])
+    # at least one more than there are edges: the places are 0 to count
+    padded = torch.cat([edges, torch.full((blocks * block - count,), top, dtype=dtype)])
     place = torch.zeros_like(flat, dtype=torch.int64)
-    for level, table in enumerate(reversed(tables)):
-        rows = table.reshape(-1, branches)
+    if blocks > 1:
         # edges down, values across: the runtime compares long rows much faster than short ones
-        own = rows[0].unsqueeze(1) if level == 0 else torch.nn.functional.embedding(place, rows).transpose(0, 1)
-        beyond = own > flat.unsqueeze(0) if right else own >= flat.unsqueeze(0)
-        passed = branches - beyond.to(torch.float32).sum(0).to(torch.int64)
-        if level < levels - 1:
-            passed = passed.clamp(max=branches - 1)
-        place = place * branches + passed
+        lasts = padded.reshape(blocks, block)[:-1, -1:]
+        beyond = lasts > flat.unsqueeze(0) if right else lasts >= flat.unsqueeze(0)
+        # a product of matrices adds them up faster than a sum along the first axis
+        place = (blocks - 1 - (torch.ones(1, blocks - 1) @ beyond.to(torch.float32))[0].to(torch.int64)) * block
+    for k in reversed(range(halvings)):
+        edge = padded[(1 << k) - 1 :].gather(0, place)  # GatherElements takes 0.6 ns a number, Gather 8
+        beyond = edge > flat if right else edge >= flat
+        place = place + (1 << k) * (~beyond).to(torch.int64)
     found = place.clamp(max=count).reshape(x.shape)
     return found.to(torch.int32) if out_int32 else found
 

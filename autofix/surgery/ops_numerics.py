@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autofix.surgery.ops_bits import is_negative
+from autofix.surgery.ops_angles import atan2
 from autofix.surgery.ops_powers import power, power_by_number
 from autofix.surgery.ops_special import expm1_double, log1p_double, result_dtype
 
@@ -128,28 +128,6 @@ def reduced_loss(loss: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
         return loss
     total = loss.sum()
     return total / loss.numel() if reduction == 1 else total
-
-
-def atan_double(t: Tensor) -> Tensor:
-    """atan(t) for 0 <= t <= 1, float64: the float32 value and one Newton step on tan."""
-    start = torch.atan(t.to(torch.float32)).to(torch.float64)
-    s, c = torch.sin(start), torch.cos(start)
-    return start + (t * c - s) / (c + t * s)
-
-
-def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """aten.atan2, by octants; the signs of zeros count."""
-    dtype = result_dtype(y, x)
-    b, a = torch.broadcast_tensors(y.to(dtype).to(torch.float64), x.to(dtype).to(torch.float64))  # type: ignore[no-untyped-call]
-    high, low = b.abs(), a.abs()
-    steep = high > low
-    top, bottom = torch.where(steep, low, high), torch.where(steep, high, low)
-    both = (top == math.inf) & (bottom == math.inf)
-    ratio = torch.where(both, 1.0, top / torch.where((bottom == 0) | both, 1.0, bottom))
-    angle = atan_double(ratio)
-    angle = torch.where(steep, math.pi / 2 - angle, angle)
-    angle = torch.where(is_negative(a), math.pi - angle, angle)
-    return torch.where(is_negative(b), -angle, angle).to(dtype)
 
 
 def sign(x: Tensor) -> Tensor:
