@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import torch
 
 from autofix.surgery.onnx_fast_grid import FAST_GRID
 from autofix.surgery.onnx_fast_index import FAST_INDEX, progression
@@ -17,6 +18,8 @@ from autofix.surgery.onnx_fast_pointwise import FAST_POINTWISE
 from autofix.surgery.onnx_fast_reduce import FAST_REDUCE
 from autofix.surgery.onnx_fast_resize import FAST_RESIZE
 from autofix.surgery.onnx_fast_transpose import FAST_TRANSPOSE, merged_axes
+from autofix.surgery.ops_angles import atan2_single
+from autofix.surgery.ops_fast import search_fast
 
 CODES = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype("int64"): onnx.TensorProto.INT64, np.dtype("bool"): onnx.TensorProto.BOOL}
 EDGES = np.array([0, -0.0, 1e-45, -1e-38, 1e-8, -1e-8, 1e-3, 0.5, -0.5, 1, -20, 19.9, 20.1, 87, 88.5, -104, 1e10, -1e10, np.inf, -np.inf], np.float32)
@@ -60,8 +63,24 @@ def test_where_with_nan_and_infinity() -> None:
     assert_same(results("Where", [pick, a, b], FAST_POINTWISE))
 
 
-def test_transpose_of_every_order() -> None:
-    x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+def test_choice_of_what_is_not_a_number() -> None:
+    h, value = onnx.helper, onnx.helper.make_tensor_value_info
+    nodes = [h.make_node("Div", ["a", "b"], ["r"]), h.make_node("IsNaN", ["r"], ["c"]), h.make_node("Mul", ["a", "b"], ["m"])]
+    nodes.append(h.make_node("Where", ["c", "m", "r"], ["y"]))
+    graph = h.make_graph(nodes, "g", [value("a", 1, [20]), value("b", 1, [20])], [value("y", 1, [20])])
+    plain = h.make_model(graph, opset_imports=[h.make_opsetid("", 20)], ir_version=10)
+    fast = onnx.ModelProto.FromString(plain.SerializeToString())
+    assert replace_fast(fast, {"Where": FAST_POINTWISE["Where"]}) == 1
+    assert "Mul" not in [n.op_type for n in fast.graph.node]  # only in the branch for NaN
+    for b in (EDGES, EDGES[::-1], np.full_like(EDGES, 3.0)):
+        first, second = (ort.InferenceSession(m.SerializeToString()).run(None, {"a": EDGES, "b": b})[0] for m in (plain, fast))
+        assert_same((first, second))
+
+
+@pytest.mark.parametrize("width", [5, 20])
+def test_transpose_of_every_order(width: int) -> None:
+    """Rows of 20 numbers are gathered, shorter ones joined."""
+    x = np.arange(2 * 3 * 4 * width, dtype=np.float32).reshape(2, 3, 4, width)
     done = 0
     for perm in itertools.permutations(range(4)):
         try:
@@ -140,3 +159,24 @@ def test_reductions(op_type: str, keep: int) -> None:
     x = np.random.default_rng(4).random((7, 4, 5), np.float32)
     x[2, 1, 3] = np.inf
     assert_same(results(op_type, [x, np.array([0])], FAST_REDUCE, constants=(1,), keepdims=keep))
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 63, 64, 500])
+@pytest.mark.parametrize("right", [False, True])
+def test_search(count: int, right: bool) -> None:
+    torch.manual_seed(count)
+    for dtype in (torch.float32, torch.int64):
+        edges = torch.randint(-50, 50, (count,)).to(dtype).sort().values
+        ends = [float("nan"), float("inf"), -float("inf")] if dtype.is_floating_point else [2**63 - 1, -(2**63)]
+        if count > 9 and dtype.is_floating_point:
+            edges[0], edges[-1] = ends[2], ends[1]
+        x = torch.cat([torch.randint(-60, 60, (100,)).to(dtype), edges, torch.tensor(ends, dtype=dtype)])
+        assert torch.equal(search_fast(edges, x, right=right), torch.bucketize(x, edges, right=right))
+    assert search_fast(edges, x[:0], out_int32=True).dtype == torch.int32
+
+
+def test_angle_keeps_the_signs_of_zeros() -> None:
+    y, x = (t.flatten() for t in torch.meshgrid(torch.from_numpy(EDGES), torch.from_numpy(EDGES), indexing="ij"))
+    ours, theirs = atan2_single(y, x), torch.atan2(y, x)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
+    assert torch.equal(torch.signbit(ours), torch.signbit(theirs))

@@ -194,7 +194,7 @@ def fast_branches(w: OnnxWriter, doubt: str, originals: list[onnx.NodeProto], fa
     for node in originals:
         twin = onnx.NodeProto()
         twin.CopyFrom(node)
-        twin.name = f"{node.name}_exact"
+        twin.name = f"{w.prefix}_{len(exact)}_exact"  # nodes may be without a name
         for k, name in enumerate(twin.input):
             twin.input[k] = renamed.get(name, name)
         for k, name in enumerate(twin.output):
