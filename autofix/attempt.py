@@ -14,7 +14,7 @@ from typing import Any
 from autofix.approximate import OVER, apply_onnx_fixes, approximate_fixes, fallback_facts, passed_mark
 from autofix.attempt_facts import describe_signature, wanted_probes
 from autofix.case import Case
-from autofix.diagnose import diagnose_error, facts_from
+from autofix.diagnose import diagnose_error, facts_from, frames_of
 from autofix.errors import NothingToDo
 from autofix.optimizers import optimizer_facts
 from autofix.recipe import Level, Recipe
@@ -70,6 +70,7 @@ class Workpiece:
     config: ExportConfig = ExportConfig()
     settings: SessionSettings = SessionSettings()
     files: dict[str, str] = field(default_factory=dict)
+    rewritten: dict[str, tuple[str, str]] = field(default_factory=dict)
     baked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parity: list[dict[str, Any]] = field(default_factory=list)
@@ -122,6 +123,7 @@ def rewrite(piece: Workpiece) -> Any:
     if source_fixes:
         texts = apply_source_fixes(source_fixes, piece.registry, names)
         piece.files.update(install_rewritten(texts, piece.folder))
+        piece.rewritten = {f: (old, new) for f, (_, old, new) in texts.items()}
         (piece.folder / "sources.json").write_text(
             json.dumps({f: {"module": m.__name__, "old": old, "new": new} for f, (m, old, new) in texts.items()})
         )
@@ -301,12 +303,14 @@ def attempt(
     import torch
 
     from autofix.reuse import reused
+    from autofix.sources import original_place
 
     progress = Progress(folder / "progress.json")
     piece = Workpiece(case, model, reference, recipe, registry, target, folder, progress)
     progress.enter(Stage.REWRITE)
     path = folder / "model.onnx"
     verdict, diagnosis = Verdict.PASS, None
+    frames: list[tuple[str, int]] = []
     try:
         with torch.no_grad():
             proto = piece.proto = reused(piece, parent) if parent else export(piece, rewrite(piece))
@@ -328,6 +332,7 @@ def attempt(
         if progress.stage is Stage.CAPTURE and type(error).__module__.startswith("torch.onnx"):
             progress.enter(Stage.CONVERT)  # the TorchScript exporter captures and converts in one call
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
+        frames = [(piece.files[path], line) for path, line in frames_of(error) if path in piece.files]
     if diagnosis is not None:
         message = diagnosis.facts.get("message", "").replace(f"Load model from {path} failed:", "").replace(str(path), path.name)
         diagnosis = replace(diagnosis, facts={**diagnosis.facts, "message": message})
@@ -339,6 +344,9 @@ def attempt(
         diagnosis = replace(diagnosis, facts={**diagnosis.facts, "near_constants": ", ".join(map(str, piece.near))})
     if diagnosis is not None and piece.blamed:
         diagnosis = replace(diagnosis, facts={**diagnosis.facts, **piece.blamed})
+    if diagnosis is not None and piece.rewritten and diagnosis.facts.get("file", "") in piece.rewritten:
+        own = original_place([*frames, (diagnosis.facts["file"], int(diagnosis.facts.get("line", "0")))], piece.rewritten)
+        diagnosis = replace(diagnosis, facts={**diagnosis.facts, **(dict(zip(("own_line", "own_code"), own)) if own else {})})
     stage = diagnosis.stage if diagnosis else Stage.DONE
     probes = wanted_probes(piece, example_set(piece)) if verdict is Verdict.PASS else ()
     baked, notes = tuple(piece.baked), tuple(piece.notes)

@@ -147,6 +147,14 @@ def source_line(error: BaseException, text: str, files: Mapping[str, str]) -> di
     return library
 
 
+def frames_of(error: BaseException) -> list[tuple[str, int]]:
+    """(path, line) of every frame of an error and of its causes, the innermost first."""
+    import traceback
+
+    tracebacks = [traceback.extract_tb(one.__traceback__) for one in reversed(error_chain(error))]
+    return [(frame.filename, frame.lineno or 0) for frames in tracebacks for frame in reversed(frames)]
+
+
 def node_stacks(error: BaseException) -> list[str]:
     """The stack traces that torch.export kept with the fx nodes which an exporter's frames were working on."""
     found = []

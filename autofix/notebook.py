@@ -18,6 +18,7 @@ from autofix.search import Repair
 from autofix.signatures import SYMPTOMS
 from autofix.slowness import slow_lines
 from autofix.strategy import Strategy
+from autofix.summary import noise_lines
 from autofix.target import Effect, Target
 from autofix.trial import Trial
 
@@ -71,7 +72,7 @@ def source_at(trial: Trial, found: Repair, spec: CaseSpec) -> dict[str, str] | N
     facts = dict(trial.diagnosis.facts) if trial.diagnosis else {}
     if not facts.get("file"):
         facts |= operator_place(facts.get("operator", ""), dict(found.facts.get("operators", {})))
-    file, line = facts.get("file", ""), facts.get("line", "")
+    file, line = facts.get("file", ""), facts.get("own_line") or facts.get("line", "")
     if not file or not line.isdigit():
         return None
     code = ""
@@ -79,7 +80,7 @@ def source_at(trial: Trial, found: Repair, spec: CaseSpec) -> dict[str, str] | N
         if path == file or path.endswith("/" + file):
             lines = text.splitlines()
             code = lines[int(line) - 1].strip() if 0 < int(line) <= len(lines) else ""
-    code = facts.get("code", "") or code or (linecache.getline(file, int(line)).strip() if Path(file).is_absolute() else "")
+    code = facts.get("own_code") or facts.get("code", "") or code or (linecache.getline(file, int(line)).strip() if Path(file).is_absolute() else "")
     return {"where": f"{short_name(file, spec)}:{line}", "code": code, "function": facts.get("function", "")}
 
 
@@ -327,6 +328,7 @@ def repair_view(spec: CaseSpec, found: Repair, registry: Registry, extras: Extra
         "parity": parity_rows(shown) if shown else [],
         "latency": latency_view(shown.latency) if shown else None,
         "signature": (shown.signature or {}) if shown else {},
+        "noise": noise_lines(found.facts),
         "review": [*review, *extras.problems],
         "offers": [{"fix": str(fix), "effect": e.value, "symptom": symptom, "purpose": purpose(fix, registry)} for fix, e, symptom in found.offers],
         "patch": telling_hunks(extras.patch),

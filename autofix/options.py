@@ -98,6 +98,9 @@ def case_options(command: Command) -> Command:
         click.option(
             "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="An example input, such as x=float32[batch,3,224,224]; repeatable."
         ),
+        click.option(
+            "--random", type=click.Choice(["inputs"]), default=None, help="What becomes of random numbers that forward draws: inputs of the file."
+        ),
         click.option("--dynamic", multiple=True, metavar="NAME:AXIS=SYMBOL", help="Dynamic axes, such as x:0=batch,1=seq; repeatable."),
     ):
         command = option(command)
@@ -120,7 +123,7 @@ def target_options(command: Command) -> Command:
 
 def output_options(command: Command) -> Command:
     """How much is printed, and in what form."""
-    command = click.option("--quiet", is_flag=True, help="No progress on stderr.")(command)
+    command = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")(command)
     return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(command)
 
 
@@ -163,7 +166,9 @@ def latency_options(command: Command) -> Command:
     return command
 
 
-def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int) -> Any:
+def case_spec(
+    model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], weights: Path | None, samples: Path | None, seed: int, random: str | None = None
+) -> Any:
     """A CaseSpec from the command line; raises UsageError for a file that is not there."""
     from autofix.case import CaseSpec
 
@@ -175,7 +180,9 @@ def case_spec(model: str, inputs: tuple[str, ...], dynamic: tuple[str, ...], wei
     for path in (weights, samples):
         if path is not None and not path.is_file():
             raise UsageError(f"{path}: no such file")
-    return CaseSpec(file, name, inputs, dynamic, str(weights.resolve()) if weights else "", str(samples.resolve()) if samples else "", seed)
+    return CaseSpec(
+        file, name, inputs, dynamic, str(weights.resolve()) if weights else "", str(samples.resolve()) if samples else "", seed, random or ""
+    )
 
 
 def make_limits(timeout: float, memory: float | None) -> Any:

@@ -20,8 +20,7 @@ def trial_line(number: int, trial: Trial) -> str:
     what = "every value right" if trial.diagnosis is None else trial.diagnosis.symptom
     if trial.diagnosis is not None:
         if trial.diagnosis.where:
-            file, line = trial.diagnosis.facts["file"], trial.diagnosis.facts["line"]
-            what += f" at {Path(file).name}:{line}"
+            what += f" at {Path(trial.diagnosis.facts['file']).name}:{trial.diagnosis.line}"
         else:
             operator = trial.diagnosis.facts.get("operator") or trial.diagnosis.facts.get("op_type", "")
             what += f" ({operator})" if operator else ""

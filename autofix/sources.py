@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import sys
@@ -80,3 +81,24 @@ def install_rewritten(texts: Mapping[str, tuple[Any, str, str]], folder: Path) -
         install_source(module, old, new, str(path))
         paths[str(path)] = file
     return paths
+
+
+def original_lines(old: str, new: str) -> list[int]:
+    """For each line of `new` the number of the line of `old` that it came from; the first of those that it replaces; 0 where it was added."""
+    before, after = ([line.strip() for line in text.splitlines()] for text in (old, new))
+    found = [0] * len(after)
+    for tag, i, end, j, stop in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for k in range(j, stop):
+            found[k] = i + 1 + (k - j) if tag == "equal" else i + 1 if tag == "replace" and end > i else 0
+    return found
+
+
+def original_place(places: list[tuple[str, int]], rewritten: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+    """(line, its text) in the untouched source, of the first of `places` (file, line) that was there. rewritten: {file: (old text, new text)}."""
+    for file, line in places:
+        old, new = rewritten.get(file, ("", ""))
+        lines = original_lines(old, new)
+        number = lines[line - 1] if 0 < line <= len(lines) else 0
+        if number:
+            return str(number), old.splitlines()[number - 1].strip()
+    return None

@@ -63,8 +63,8 @@ def place(diagnosis: Diagnosis, found: Repair) -> str:
     if not diagnosis.where:
         operator = diagnosis.facts.get("operator") or diagnosis.facts.get("op_type", "")
         return f" ({operator})" if operator else ""
-    name, line = diagnosis.facts["file"], int(diagnosis.facts["line"])
-    text = diagnosis.facts.get("code") or source_line(name, line, found.facts.get("sources", {}))
+    name, line = diagnosis.facts["file"], int(diagnosis.line)
+    text = diagnosis.code or source_line(name, line, found.facts.get("sources", {}))
     return f" at {Path(name).name}:{line}" + (f": `{text}`" if text else "")
 
 
@@ -83,6 +83,7 @@ def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) 
     rows += [("recipe" if i == 0 else " ", f"{i + 1}. {fix}") for i, fix in enumerate(winner.recipe.fixes[:6])]
     if not winner.recipe.fixes:
         rows.append(("recipe", "none: the stock export passes"))
+    rows += [("noise" if i == 0 else " ", line) for i, line in enumerate(noise_lines(found.facts))]
     rows.append(("parity", parity_line(winner)))
     if winner.latency and "speedup" in winner.latency:
         row = winner.latency
@@ -96,6 +97,15 @@ def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) 
     if not winner.ok and winner.diagnosis is not None:
         rows.append(("missed", winner.diagnosis.facts.get("message", winner.diagnosis.symptom)))
     return rows
+
+
+def noise_lines(facts: Mapping[str, Any]) -> list[str]:
+    """What each noise input must hold (`--random inputs`), and which draw of forward it stands for."""
+    lines = []
+    for one in facts.get("noise_inputs", ()):
+        where = f" at {Path(one['file']).name}:{one['line']}" if one["file"] else ""
+        lines.append(f"input {one['name']}: {one['holds']}, drawn anew for each run (for {one['operator']}{where})")
+    return lines
 
 
 def effect_line(winner: Trial, registry: Mapping[str, Strategy]) -> str:

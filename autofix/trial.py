@@ -58,8 +58,18 @@ class Diagnosis:
 
     @property
     def where(self) -> str:
-        """`file:line` of the source at fault, or an empty string."""
-        return f"{self.facts['file']}:{self.facts['line']}" if "file" in self.facts and "line" in self.facts else ""
+        """`file:line` of the source at fault, as the person wrote it, or an empty string."""
+        return f"{self.facts['file']}:{self.line}" if "file" in self.facts and self.line else ""
+
+    @property
+    def line(self) -> str:
+        """The line at fault in the person's own text: a source fix may have moved it (`line` in the facts counts in the rewritten text)."""
+        return self.facts.get("own_line") or self.facts.get("line", "")
+
+    @property
+    def code(self) -> str:
+        """The text of that line, where it is known."""
+        return self.facts.get("own_code") or self.facts.get("code", "")
 
     def __str__(self) -> str:
         at = f" at {self.where}" if self.where else ""

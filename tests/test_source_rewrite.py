@@ -164,3 +164,34 @@ def test_returns_inside_of_plain_if_and_with():
         "            return x * 5\n        x = x + 7\n    return -x\n"
     )
     same(body, *[(torch.ones(2) * v, flag) for v in (1.0, -1.0, -5.0) for flag in (True, False)])
+
+
+def test_lines_of_the_rewritten_text_lead_back():
+    from autofix.sources import original_lines, original_place
+
+    old = "import torch\n\n\ndef forward(x):\n    if x.sum() > 0:\n        x = x * 2\n    return x\n"
+    new = "import torch\nimport types\n\n\ndef forward(x):\n\n    def then(x):\n        x = x * 2\n        return (x,)\n    (x,) = traced_if(x.sum() > 0, then, x)\n    return x\n\n\ndef traced_if():\n    pass\n"
+    lines = original_lines(old, new)
+    assert [lines[i - 1] for i in (1, 5, 8, 11)] == [1, 4, 6, 7]
+    assert lines[1] == 0 and set(lines[11:]) == {0}
+    assert original_place([("a.py", 14), ("b.py", 1), ("a.py", 8)], {"a.py": (old, new)}) == ("6", "x = x * 2")
+    assert original_place([("a.py", 14), ("a.py", 99)], {"a.py": (old, new)}) is None
+
+
+def test_what_is_called_stands_behind_the_persons_lines_and_before_the_main_block():
+    from autofix.surgery.source_patch import ADDED_BY, add_runtime
+
+    text = "import torch\n\n\ndef forward(x):\n    return traced_if(x.sum() > 0, f, g, x)\n\n\nSIZES = {'x': dict(a=1)}\n\n# shown\nif __name__ == '__main__':\n    print(forward(1))\n"
+    made = add_runtime(text, text)
+    assert (
+        made.index("def forward")
+        < made.index("SIZES")
+        < made.index(ADDED_BY)
+        < made.index("\ndef traced_if")
+        < made.index("# shown")
+        < made.index("if __name__")
+    )
+    assert made.endswith("    print(forward(1))\n") and compile(made, "made.py", "exec")
+    assert add_runtime(made, text) == made
+    called = add_runtime(text.replace("SIZES = {'x': dict(a=1)}", "RESULT = forward(torch.ones(2))"), text)
+    assert called.index("\ndef traced_if") < called.index("RESULT")

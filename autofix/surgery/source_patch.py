@@ -14,6 +14,7 @@ from libcst.metadata import PositionProvider
 
 RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "index", "runtime", "items", "loops", "whiles", "numbers", "arrays", "arrays_more"))
 MARK = "# RUNTIME BEGINS\n"
+ADDED_BY = "# What the rewritten functions above call.\n"
 
 
 def functions_of(module: cst.Module) -> Iterator[tuple[str, cst.FunctionDef]]:
@@ -86,12 +87,19 @@ def _runtime_parts() -> tuple[list[str], dict[str, str]]:
 
 
 def add_runtime(text: str, original: str) -> str:
-    """`text` with the runtime definitions that it (and they) mention and `original` lacks, pasted after the imports."""
+    """`text` with the runtime definitions that it (and they) mention and `original` lacks: imports to the imports, the rest at the end.
+
+    At the end the person's own lines keep their places and a patch tells first what changed; only statements that may
+    already call the file's functions as it is loaded, such as `if __name__ == "__main__"`, stay behind them.
+    """
     imports, parts = _runtime_parts()
     needed: set[str] = set()
     words = set(re.findall(r"[A-Za-z_]\w*", text))
-    have = {n.name for n in ast.parse(text).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    have |= {t.id for n in ast.parse(text).body if isinstance(n, ast.AnnAssign) and isinstance((t := n.target), ast.Name)}
+    tree = ast.parse(text)
+    have = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        have |= {t.id for t in targets if isinstance(t, ast.Name)}
     queue = [name for name in parts if name in words and name not in have]
     while queue:
         name = queue.pop()
@@ -102,26 +110,44 @@ def add_runtime(text: str, original: str) -> str:
     if not needed:
         return text
     chosen = [parts[name] for name in parts if name in needed]
-    body = "\n\n\n".join(chosen)
+    body = _plain("\n\n\n".join(chosen)).rstrip()
     used = set(re.findall(r"[A-Za-z_]\w*", body))
     wanted = [i for i in imports if used & {w for w in re.split(r"\W+", i.split("import", 1)[1]) if w} and i not in text.splitlines()]
-    tree = ast.parse(text)
-    heads = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-    first_code = next(
-        (
-            n
-            for n in tree.body
-            if not (isinstance(n, (ast.Import, ast.ImportFrom)) or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
-        ),
-        None,
-    )
-    limit = first_code.lineno if first_code is not None else 10**9
-    last = max([n.end_lineno or 0 for n in heads if n.lineno < limit], default=0)
-    if not last and tree.body and isinstance(tree.body[0], ast.Expr):
-        last = tree.body[0].end_lineno or 0
+    last = _end_of_imports(tree)
+    end = _start_of_calls(tree, text)
     lines = text.splitlines()
-    body = _plain(body)
-    return "\n".join([*lines[:last], *wanted, "", "", body, "", *lines[last:]]) + "\n"
+    tail = ["", "", *lines[end:]] if any(line.strip() for line in lines[end:]) else []
+    own = "\n".join([*lines[:last], *wanted, *lines[last:end]]).rstrip()
+    return "\n".join([own, "", "", ADDED_BY, body, *tail]) + "\n"
+
+
+def _end_of_imports(tree: ast.Module) -> int:
+    """The number of lines up to the end of the leading imports, or of the docstring where there are none."""
+    last = 0
+    for node in tree.body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not docstring and not isinstance(node, (ast.Import, ast.ImportFrom)):
+            break
+        last = node.end_lineno or 0
+    return last
+
+
+def _start_of_calls(tree: ast.Module, text: str) -> int:
+    """The number of lines before the first top-level statement that may call what the file itself defines."""
+    defined = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+            continue
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            defined |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if names & defined else set()
+        calls = any(isinstance(n, (ast.Call, ast.With, ast.For, ast.While)) for n in ast.walk(node))
+        if (calls and names & defined) or "__name__" in names:
+            above = text.splitlines()[: node.lineno - 1]
+            while above and above[-1].lstrip().startswith("#"):
+                above.pop()
+            return len(above)
+    return len(text.splitlines())
 
 
 class _Bare(cst.CSTTransformer):
