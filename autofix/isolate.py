@@ -257,9 +257,9 @@ class CaseProcess:
             raise AutofixError(answer["error"])
         return dict(answer)
 
-    def start_attempt(self, recipe: Recipe, parent: dict[str, Any] | None = None) -> int:
-        """Begin a trial; parent: a file that it can take over (see reuse.py)."""
-        return self.request("attempt", recipe=recipe.to_json(), parent=parent)
+    def start_attempt(self, recipe: Recipe, parent: dict[str, Any] | None = None, seconds: float = float("inf")) -> int:
+        """Begin a trial of `seconds` at most, where that is less than the limit; parent: a file that it can take over (see reuse.py)."""
+        return self.request("attempt", recipe=recipe.to_json(), parent=parent, timeout=min(seconds, self.limits.seconds))
 
     def finish_attempt(self, recipe: Recipe, ended: dict[str, Any], answer: dict[str, Any] | None, folder: Path) -> Trial:
         """The trial of an attempt that ended, however it did."""

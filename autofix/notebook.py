@@ -18,6 +18,7 @@ from autofix.search import Repair
 from autofix.signatures import SYMPTOMS
 from autofix.slowness import slow_lines
 from autofix.strategy import Strategy
+from autofix.summary import headline as state_of
 from autofix.summary import noise_lines
 from autofix.target import Effect, Target
 from autofix.trial import Trial
@@ -312,6 +313,7 @@ def repair_view(spec: CaseSpec, found: Repair, registry: Registry, extras: Extra
         "case_id": found.case_id,
         "version": extras.version,
         "ok": found.ok,
+        "state": state_of(found),
         "headline": headline(found, registry),
         "effect": effect.value,
         "effect_meaning": MEANINGS[effect],

@@ -19,7 +19,7 @@ from autofix.isolate import CaseProcess, Limits, default_memory_mb
 from autofix.known import Hopeless
 from autofix.loader import Registry, check_recipe, load_strategies
 from autofix.recipe import Recipe
-from autofix.search import NOT_WORTH, NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent
+from autofix.search import NOT_WORTH, NOTHING_LEFT, Budget, Repair, Reporter, Search, Silent, is_cut_off
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Verdict
@@ -197,7 +197,8 @@ def record(cache: Any, process: CaseProcess, search: Search) -> None:
     def effect_of(recipe: Recipe) -> Effect:
         return effects[recipe.id]
 
-    cache.record(case, environment(), found.target, found.trials, stopped=ended, strategies=installed, effect_of=effect_of)
+    known = [t for t in found.trials if not is_cut_off(t)]
+    cache.record(case, environment(), found.target, known, stopped=ended, strategies=installed, effect_of=effect_of)
     hints = {r.id for r in search.first}
     for trial in found.trials:
         why = trial.diagnosis.symptom if trial.diagnosis else ""

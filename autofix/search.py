@@ -38,6 +38,17 @@ class Budget:
     trials: int = 40
 
 
+LEAST_SECONDS = 1.0
+"""A trial that is begun has this long, however little of the budget is left."""
+
+CUT_OFF = "cut-off"
+
+
+def is_cut_off(trial: Trial) -> bool:
+    """Whether the search's budget ended the trial: that tells nothing of its recipe."""
+    return trial.diagnosis is not None and trial.diagnosis.symptom == CUT_OFF
+
+
 class Reporter(Protocol):
     """Receives the events of a repair."""
 
@@ -121,9 +132,11 @@ class Search:
         """Why no further trial may begin, or an empty string."""
         if len(self.repair.trials) + len(self.running) >= self.budget.trials:
             return f"the budget of {self.budget.trials} trials is used up"
-        if time.monotonic() - self.started > self.budget.seconds:
-            return f"the budget of {self.budget.seconds:.0f} s is used up"
-        return ""
+        return self.out_of_time()
+
+    def out_of_time(self) -> str:
+        """That the seconds are spent, or an empty string."""
+        return f"the budget of {self.budget.seconds:.0f} s is used up" if time.monotonic() - self.started > self.budget.seconds else ""
 
     def reason_to_stop(self) -> str:
         """Why no further trial is begun, or an empty string."""
@@ -164,7 +177,8 @@ class Search:
 
     def begin(self, candidate: Candidate) -> None:
         """Start a trial."""
-        number = self.process.start_attempt(candidate.recipe, **parent_file(candidate, self.repair.folders, self.registry))
+        left = max(LEAST_SECONDS, self.budget.seconds - (time.monotonic() - self.started))
+        number = self.process.start_attempt(candidate.recipe, **parent_file(candidate, self.repair.folders, self.registry), seconds=left)
         self.running[number] = candidate
         self.reporter.trial_started(len(self.repair.trials) + len(self.running), candidate.recipe)
 
@@ -173,6 +187,9 @@ class Search:
         number, ended, answer, folder = self.process.collect()
         candidate = self.running.pop(number)
         trial = self.process.finish_attempt(candidate.recipe, ended, answer, folder)
+        if trial.verdict is Verdict.TIMEOUT and self.out_of_time():
+            trial = replace(trial, diagnosis=Diagnosis(CUT_OFF, trial.stage, {"message": self.out_of_time()}))
+            self.repair.stopped, expand = self.out_of_time(), False
         trial = self.probed(trial, folder)
         trial = self.concede(replace(trial, parent=candidate.parent.recipe.id if candidate.parent else None))
         self.repair.trials.append(trial)
@@ -181,7 +198,9 @@ class Search:
         self.reporter.trial_finished(len(self.repair.trials), trial)
         parent = candidate.parent.diagnosis if candidate.parent else None
         stuck = no_progress(parent, trial.diagnosis)
-        judged = parent is not None and (parent.symptom != TOO_SLOW or not trial.ok)  # whether it is faster, racing.py finds out
+        judged = (
+            parent is not None and not is_cut_off(trial) and (parent.symptom != TOO_SLOW or not trial.ok)
+        )  # whether it is faster, racing.py finds out
         if candidate.strategy is not None and parent is not None and judged:
             gain = 0.0 if stuck else gain_of(trial, candidate.parent)
             self.ranker.observe(candidate.strategy.name, parent, self.repair.case_id, candidate.capture, gain, trial.seconds)

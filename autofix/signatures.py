@@ -34,6 +34,7 @@ SYMPTOMS: dict[str, str] = {
     "random-operator": "the model draws random numbers, so the file can't repeat PyTorch's values",
     "crash": "the process died by a signal",
     "timeout": "the time limit passed",
+    "cut-off": "the budget of the search was used up before the trial ended",
     "out-of-memory": "the memory limit was passed",
     "nothing-to-do": "the fix found nothing to change",
     "apply-error": "the fix itself failed",

@@ -162,7 +162,7 @@ class World:
         self.limits = Limits()
         self.attempts, self.running, self.asked, self.recipes = [], [], [], {}
 
-    def start_attempt(self, recipe, parent=None):
+    def start_attempt(self, recipe, parent=None, seconds=0.0):
         self.attempts.append((str(recipe), bool(parent)))
         self.running.append(recipe)
         return len(self.attempts)

@@ -31,19 +31,22 @@ class World:
         self.faults, self.evidence, self.seconds = faults, evidence or {}, seconds
         self.asked, self.running, self.most = [], [], 0
 
-    def start_attempt(self, recipe):
+    def start_attempt(self, recipe, seconds=float("inf")):
         self.asked.append(recipe)
+        self.allowed = seconds
         self.running.append((len(self.asked), recipe))
         self.most = max(self.most, len(self.running))
         return len(self.asked)
 
     def collect(self):
         number, recipe = self.running.pop()  # the newest first: answers need not come in order
-        time.sleep(self.seconds)
+        time.sleep(min(self.seconds, self.allowed))
         return number, {}, {"recipe": recipe}, Path(f"trial-{number}")
 
     def finish_attempt(self, recipe, ended, answer, folder):
         assert answer["recipe"] == recipe
+        if self.seconds > self.allowed:
+            return Trial(recipe, Stage.CAPTURE, Verdict.TIMEOUT, Diagnosis("timeout", Stage.CAPTURE, {"message": "took too long"}))
         baked = tuple(text for name, text in self.evidence.items() if recipe.has(name) and not recipe.has("rewrite_branch"))
         for fault in self.faults:
             if not any(recipe.has(cure) for cure in fault.cures):
@@ -243,3 +246,25 @@ def test_a_recipe_orders_fixes_by_level_and_survives_json():
     assert names(recipe) == ["early", "late"]
     assert Recipe.from_json(recipe.to_json()).id == recipe.id == Recipe().plus([early, late]).id
     assert recipe.minus(late) == Recipe((early,)) and replace(recipe).id == recipe.id
+
+
+def test_a_running_trial_ends_with_the_budget():
+    found = search(World(seconds=30.0), *CURES, budget=Budget(seconds=1.1)).run()
+    assert not found.ok and found.stopped == "the budget of 1 s is used up"
+    assert [t.diagnosis.symptom for t in found.trials] == ["cut-off"] and found.seconds < 5
+    assert search(World(seconds=0.1), *CURES, budget=Budget(seconds=60)).run().ok
+
+
+def test_a_trial_that_the_budget_ended_is_not_remembered(tmp_path):
+    from autofix.cache import Cache
+    from autofix.case import CaseSpec
+    from autofix.repair import Settings, repair
+
+    file = tmp_path / "slow.py"
+    lines = "import time, torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        if torch.compiler.is_exporting():\n"
+    file.write_text(lines + "            time.sleep(60)\n        return x + 1\n\n\ndef get_inputs():\n    return [torch.ones(2)]\n")
+    settings = Settings(output=tmp_path / "out", cache=tmp_path / "c.db", budget=Budget(seconds=3))
+    found = repair(CaseSpec(str(file)), settings=settings, fork=True)
+    assert not found.ok and found.stopped == "the budget of 3 s is used up" and found.trials[-1].diagnosis.symptom == "cut-off"
+    with Cache.open(tmp_path / "c.db") as cache:
+        assert cache.stats()["cases_tried"] == 0
