@@ -222,18 +222,30 @@ def gc_command(older_than: int | None, file: Path | None, as_json: bool) -> None
         )
 
 
+def _places(url: str | None) -> tuple[str, ...]:
+    """The place that is named, else those of the team's policy. Raises UsageError where there is neither."""
+    from autofix.errors import UsageError
+    from autofix.policy import find_policy
+
+    places = (url,) if url else find_policy(Path.cwd()).caches
+    if not places:
+        raise UsageError('which place? give a URL, or write caches = ["s3://..."] into [tool.autofix]')
+    return places
+
+
 @cache.command("push")
-@click.argument("url")
+@click.argument("url", required=False)
 @click.option("--redact", is_flag=True, help="Leave out names, model source and paths, and who recorded.")
 @click.option("--origin", "words", multiple=True, metavar="WORD", help="Only what this team, user or kind of machine recorded; repeatable.")
 @_command
-def push_command(url: str, redact: bool, words: tuple[str, ...], file: Path | None, as_json: bool) -> None:
-    """Add what the place at URL (any that fsspec knows) lacks."""
+def push_command(url: str | None, redact: bool, words: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+    """Add what the place at URL (any that fsspec knows) lacks; without a URL, at the first of the team's `caches`."""
     from autofix.browse import origin_ids
     from autofix.remote import push
 
+    place = _places(url)[0]
     with _open(file, write=True) as opened:
-        pushed = push(opened.connection, url, redact=redact, origins=origin_ids(opened.connection, words) if words else None)
+        pushed = push(opened.connection, place, redact=redact, origins=origin_ids(opened.connection, words) if words else None)
     if as_json:
         _print_json({"rows": pushed.rows, "segments": pushed.segments})
     else:
@@ -241,14 +253,17 @@ def push_command(url: str, redact: bool, words: tuple[str, ...], file: Path | No
 
 
 @cache.command("pull")
-@click.argument("url")
+@click.argument("url", required=False)
 @_command
-def pull_command(url: str, file: Path | None, as_json: bool) -> None:
-    """Add what others pushed to URL."""
+def pull_command(url: str | None, file: Path | None, as_json: bool) -> None:
+    """Add what others pushed to URL; without a URL, to every one of the team's `caches`."""
+    from autofix.exchange import Merged
     from autofix.remote import pull
 
+    places, merged = _places(url), Merged()
     with _open(file, write=True) as opened:
-        merged = pull(opened.connection, url)
+        for place in places:
+            merged += pull(opened.connection, place)
     if as_json:
         _print_json(merged.to_json())
     else:

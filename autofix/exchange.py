@@ -37,6 +37,10 @@ class Merged:
     def to_json(self) -> dict[str, Any]:
         return {"read": self.read, "added": self.added, "refused": dict(self.refused)}
 
+    def __add__(self, other: Merged) -> Merged:
+        added = {kind: self.added.get(kind, 0) + other.added.get(kind, 0) for kind in {**self.added, **other.added}}
+        return Merged(self.read + other.read, added, self.refused + other.refused)
+
     def __str__(self) -> str:
         new = ", ".join(f"{count} {kind}" for kind, count in self.added.items() if count) or "nothing new"
         bad = "; refused " + ", ".join(f"{count} ({reason})" for reason, count in self.refused.most_common()) if self.refused else ""

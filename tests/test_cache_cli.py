@@ -3,10 +3,27 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from cache_rows import ENV, TARGET, case, fix, opened, passed, stock
 from click.testing import CliRunner
 
 from autofix.cache_cli import cache as command
+
+
+def test_push_and_pull_without_a_place_use_those_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with opened(tmp_path) as cache:
+        cache.record(case(), ENV, TARGET, [stock(), passed(fix())])
+    run = CliRunner().invoke
+    answer = run(command, ["push", "--cache", str(tmp_path / "cache.db")])
+    assert answer.exit_code == 2 and "give a URL" in answer.output and "[tool.autofix]" in answer.output
+    (tmp_path / "autofix.toml").write_text(f'caches = ["file://{tmp_path}/one", "file://{tmp_path}/two"]\n')
+    assert "rows pushed" in run(command, ["push", "--cache", str(tmp_path / "cache.db")]).output
+    assert (tmp_path / "one").is_dir() and not (tmp_path / "two").exists()
+    (tmp_path / "two").mkdir()
+    answer = run(command, ["pull", "--cache", str(tmp_path / "other.db"), "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.output)["added"]["outcome"] == 2
 
 
 def test_the_commands(tmp_path: Path) -> None:
