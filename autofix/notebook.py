@@ -19,7 +19,7 @@ from autofix.signatures import SYMPTOMS
 from autofix.slowness import slow_lines
 from autofix.strategy import Strategy
 from autofix.summary import headline as state_of
-from autofix.summary import noise_lines
+from autofix.summary import noise_lines, state_lines
 from autofix.target import Effect, Target
 from autofix.trial import Trial
 
@@ -239,6 +239,7 @@ def review_lines(trial: Trial, found: Repair, has_patch: bool, libraries: list[s
     if has_patch:
         lines.append("fix.patch changes your source: read the diff below; `git apply fix.patch` in the model file's folder takes it over.")
     lines += [f"{name} is rewritten while the model is exported; the new functions stand in fix.py." for name in libraries]
+    lines += [line[0].upper() + line[1:] + "." for line in state_lines(trial)]
     lines += [f"{text}: right on every input set that was tried, but the value is constant in the file." for text in trial.effect_evidence]
     for fix in trial.recipe.fixes:
         effect = registry[fix.strategy].effect_of(fix) if fix.strategy in registry else Effect.EXACT

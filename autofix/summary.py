@@ -84,6 +84,7 @@ def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) 
     if not winner.recipe.fixes:
         rows.append(("recipe", "none: the stock export passes"))
     rows += [("noise" if i == 0 else " ", line) for i, line in enumerate(noise_lines(found.facts))]
+    rows += [("state" if i == 0 else " ", line) for i, line in enumerate(state_lines(winner)[:4])]
     rows.append(("parity", parity_line(winner)))
     if winner.latency and "speedup" in winner.latency:
         row = winner.latency
@@ -106,6 +107,16 @@ def noise_lines(facts: Mapping[str, Any]) -> list[str]:
         where = f" at {Path(one['file']).name}:{one['line']}" if one["file"] else ""
         lines.append(f"input {one['name']}: {one['holds']}, drawn anew for each run (for {one['operator']}{where})")
     return lines
+
+
+def state_lines(trial: Trial) -> list[str]:
+    """Which inputs and outputs of the file carry a buffer that forward changes."""
+    after = {str(o["source"]): str(o["name"]) for o in (trial.signature or {}).get("outputs", ())}
+    held = [(str(i["source"]), str(i["name"])) for i in (trial.signature or {}).get("inputs", ()) if str(i["source"]).startswith("buffers.")]
+    return [
+        f"forward changes the buffer {source.removeprefix('buffers.')}: feed {name} its value, then what {after.get(source, 'the output')} gave last"
+        for source, name in held
+    ]
 
 
 def effect_line(winner: Trial, registry: Mapping[str, Strategy]) -> str:

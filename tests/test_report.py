@@ -312,3 +312,14 @@ def test_an_operator_without_a_line_is_shown_where_it_is_called(spec: CaseSpec) 
     }
     shown = source_at(trial, Repair("x", facts, Target()), spec)
     assert shown == {"where": "stubborn.py:5", "code": "if x.sum() > 0:", "function": ""}
+
+
+def test_buffers_that_became_inputs_are_told():
+    from autofix.summary import state_lines
+
+    row = {"dtype": "float32", "shape": [3]}
+    carried = {"inputs": [{"name": "x", "source": "x", **row}, {"name": "buffers.total", "source": "buffers.total", **row}]}
+    carried["outputs"] = [{"name": "output", "source": "output", **row}, {"name": "buffers.total.after", "source": "buffers.total", **row}]
+    trial = Trial(Recipe(), Stage.DONE, Verdict.PASS, signature=carried)
+    assert state_lines(trial) == ["forward changes the buffer total: feed buffers.total its value, then what buffers.total.after gave last"]
+    assert state_lines(Trial(Recipe(), Stage.DONE, Verdict.PASS)) == []
