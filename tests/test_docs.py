@@ -94,6 +94,6 @@ def test_every_option_in_the_readme_exists():
     known = {o for p in repair.params if isinstance(p, click.Option) for o in p.opts}
     named = set(re.findall(r"`(--[\w-]+)", README)) | set(re.findall(r"^\| `(--[\w-]+)", README, re.M))
     assert named - known <= {"--help", "--symptoms"}
-    assert known - named <= {"--no-policy", "--symptoms", "-o", "--input", "--seed"} | named
+    assert known - named <= {"--no-policy", "--symptoms", "-o", "-q", "--input", "--seed"} | named
     for command in re.findall(r"`autofix (\w+)", README):
         assert command in {*cli.commands, *LAZY, "model", "net"}, command
