@@ -18,7 +18,7 @@ from autofix.ids import content_id, text_id
 @dataclass(frozen=True)
 class CaseSpec:
     """What the person asked for, as plain data. `inputs` are texts such as "x=float32[batch,3,224,224]", `dynamic` such as
-    "x:0=batch,1=seq"; `samples` is a .npz or .pt file of real inputs."""
+    "x:0=batch,1=seq"; `samples` is a .npz or .pt file of real inputs. random: "inputs" makes what forward draws further inputs."""
 
     file: str
     class_name: str = ""
@@ -27,10 +27,11 @@ class CaseSpec:
     weights: str = ""
     samples: str = ""
     seed: int = 0
+    random: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data; `random` only where it is set."""
+        return {k: v for k, v in asdict(self).items() if v or k != "random"}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaseSpec:
@@ -58,7 +59,7 @@ class InputSet:
 class Case:
     """The model under repair. Lives in the worker process only.
 
-    calibration: the calibration file's sets, the first few of which are among `sets` too.
+    calibration: the calibration file's sets, the first few of which are among `sets` too. noise: the inputs made of draws (random_inputs.py).
     axes: {leaf name: {axis: symbol}} for the declared dynamic axes. build() makes a fresh, seeded model in eval mode.
     """
 
@@ -68,6 +69,7 @@ class Case:
     sets: list[InputSet]
     axes: dict[str, dict[int, str]]
     sources: dict[str, str]
+    noise: list[dict[str, Any]] = field(default_factory=list)
     calibration: list[InputSet] = field(default_factory=list)
 
     @property
@@ -179,6 +181,16 @@ def load_case(spec: CaseSpec) -> Case:
         from autofix.samples import sample_sets
 
         case.sets += sample_sets(spec.samples, model, sets[0])
+    if spec.random == "inputs":
+        from autofix.random_inputs import with_noise_inputs
+
+        try:
+            noisy = with_noise_inputs(build, case.sets, axes, frozenset(sources), spec.seed)
+        except CaseError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise failed(error, "forward raises while its random draws are recorded") from error
+        case.build, case.sets, case.axes, case.noise = noisy.build, noisy.sets, noisy.axes, noisy.noise
     return case
 
 

@@ -142,7 +142,7 @@ def repair_command(model: str, as_json: bool, quiet: bool, **options: Any) -> in
     from autofix.repair import Settings
 
     policy = enforce(click.get_current_context())
-    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
+    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed", "random")})
     settings = Settings(
         output=options["output"],
         strategies=options["strategies"],
@@ -199,7 +199,7 @@ def check_command(model: str, file: Path, as_json: bool, quiet: bool, **options:
 
     if not file.is_file():
         raise UsageError(f"{file}: no such file")
-    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
+    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed", "random")})
     with progress(quiet) as reporter:
         reporter.stage(f"loading {spec.file}")
         with CaseProcess(spec, make_target(**options), (), make_limits(options["timeout"], options["memory"])) as process:
@@ -227,7 +227,7 @@ def replay_command(recipe: Path, model: str, as_json: bool, quiet: bool, **optio
     from autofix.replay import logged_case, read_recipe
 
     wanted, log = read_recipe(recipe)
-    given = {k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")}
+    given = {k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed", "random")}
     spec = case_spec(model, **given) if model else logged_case(recipe, log)
     target = logged_target(log, make_target(**options))
     enforce_target(target, find_policy(Path.cwd()))

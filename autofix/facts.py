@@ -80,4 +80,5 @@ def collect_facts(eager: Eager, first: EagerCall, log: OperatorLog, watch: Watch
         "weights_mb": round(eager.bytes / 2**20, 2),
         "eager_seconds": round(first.seconds, 6),
         "ill_conditioned": [],
+        **({"noise_inputs": list(eager.case.noise)} if eager.case.noise else {}),
     }

@@ -49,6 +49,7 @@ class FixPlan:
     fix_onnx(proto) apply the fixes of their level. shapes: {input set: {input: shape, or the value of a number}} of the other sizes to
     verify, and of the captured example where it is not one of the file's own. float64: "yes", or why a float64 run tells nothing.
     fresh_each_call: forward leaves traces in the model. max_error: the error budget of an approximate repair, which decides on the values then.
+    wrap_noise(model) and add_noise(build, sets), where there are noise inputs: the model that takes them, and the sets with what eager draws.
     """
 
     model_file: str
@@ -72,6 +73,8 @@ class FixPlan:
     fix_onnx: Callable[[Any], Any]
     shapes: dict[str, dict[str, Any]] = field(default_factory=dict)
     max_error: float | None = None
+    wrap_noise: Callable[[Any], Any] | None = None
+    add_noise: Callable[[Any, list[InputSet]], list[InputSet]] | None = None
 
 
 @dataclass
@@ -163,9 +166,15 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
 def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[FixSet]:
     """What eager PyTorch gives on the file's own sets and on other sizes of the dynamic axes; sizes that it refuses are left out."""
     own = input_sets(plan, module)
+    if plan.add_noise is not None:
+
+        def plain() -> Any:
+            return build_model(module, plan.class_name, plan.weights, plan.seed)
+
+        own = plan.add_noise(plain, own + plan.sample_inputs(plain(), own[0]))
     stand_in: Any = FixCase(build, own[0])
     eager = Eager(stand_in)
-    own += plan.sample_inputs(eager.model, own[0])
+    own += plan.sample_inputs(eager.model, own[0]) if plan.add_noise is None else []
     own += calibration_sets(str(plan.target.get("calibration", "")), eager.model, own[0])[:VERIFIED_SAMPLES] if plan.max_error is not None else []
     eager.mutated_buffers, eager.fresh_each_call = list(plan.mutated_buffers), plan.fresh_each_call
     chain = eager.fresh() if plan.mutated_buffers else None
@@ -250,7 +259,8 @@ def reproduce(plan: FixPlan, model_file: str, output: Path) -> list[str]:
     module = import_model_file(model_file, plan.seed)
 
     def build() -> Any:
-        return build_model(module, plan.class_name, plan.weights, plan.seed)
+        model = build_model(module, plan.class_name, plan.weights, plan.seed)
+        return model if plan.wrap_noise is None else plan.wrap_noise(model)
 
     sets = eager_sets(plan, module, build)  # before any source is rewritten
     model = build()

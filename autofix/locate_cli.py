@@ -33,7 +33,7 @@ def locate(model: str, file: Path | None, as_json: bool, quiet: bool, **options:
 
     if file is not None and not file.is_file():
         raise UsageError(f"{file}: no such file")
-    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed")})
+    spec = case_spec(model, **{k: options[k] for k in ("inputs", "dynamic", "weights", "samples", "seed", "random")})
     with progress(quiet) as reporter:
         reporter.stage(f"loading {spec.file}")
         with CaseProcess(spec, make_target(**options), (), make_limits(options["timeout"], options["memory"])) as process:

@@ -196,7 +196,8 @@ def not_deterministic(case: Case, log: Any) -> CaseError:
         name, where = next(iter(log.random.items()))
         file, _, line = where.rpartition(":")
         return CaseError(
-            f"the model is not deterministic: {name} draws other random numbers at each call; seed it in forward, or make the noise an input",
+            f"the model is not deterministic: {name} draws other random numbers at each call; seed it in forward, "
+            "or make the noise an input: --random inputs",
             file=file or case.spec.file,
             line=int(line) if line.isdigit() else 0,
         )

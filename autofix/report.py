@@ -182,6 +182,7 @@ def log_data(spec: CaseSpec, found: Repair, registry: Mapping[str, Strategy], ve
         "seconds": round(found.seconds, 3),
         "input_sets": list(found.facts.get("input_sets", ())),
         "dropped_sets": list(found.facts.get("dropped_sets", ())),
+        **({"noise_inputs": list(found.facts["noise_inputs"])} if found.facts.get("noise_inputs") else {}),
     }
 
 

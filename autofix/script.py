@@ -22,6 +22,7 @@ from autofix.rewrite import changed_units, class_names, function_units, unit_sou
 from autofix.session import SessionSettings
 from autofix.sourcefile import read_source_file
 from autofix.strategy import Strategy
+from autofix.summary import noise_lines
 from autofix.tables import PARAMETER, pruned_bundle
 from autofix.target import Target
 
@@ -137,6 +138,28 @@ def samples_part(spec: CaseSpec) -> str:
     )
 
 
+def noise_part(spec: CaseSpec, noise: list[dict[str, Any]]) -> str:
+    """What the noise inputs hold, and the functions that make them."""
+    holds = [f"#   {one['name']}: {one['holds']}; made of {one['operator']}, {Path(one['file']).name}:{one['line']}" for one in noise]
+    return "\n".join(
+        [
+            "# Inputs of the file that forward draws itself; who runs the file draws them anew for each call.",
+            *holds,
+            f"NOISE: dict[str, str] = {literal({one['name']: one['form'] for one in noise})}",
+            "",
+            "",
+            "def wrap_noise(model: Any) -> Any:",
+            '    """The model with its draws as inputs."""',
+            "    return wrap_random(model, tuple(NOISE), tuple(NOISE.values()))",
+            "",
+            "",
+            "def add_noise(build: Any, sets: list[Any]) -> list[Any]:",
+            '    """The input sets with the noise that eager PyTorch draws on each."""',
+            f"    return recorded_noise(build, sets, NOISE, frozenset(), {spec.seed!r})",
+        ]
+    )
+
+
 def other_shapes(facts: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """{set name: {input: shape, or a number's value}} of some verified sets of other sizes, the captured example among them."""
     chosen: dict[str, dict[str, Any]] = {}
@@ -150,7 +173,7 @@ def other_shapes(facts: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
     return chosen
 
 
-def header(spec: CaseSpec, recipe: Recipe, effect: str, conceded: list[str], version: str) -> str:
+def header(spec: CaseSpec, recipe: Recipe, effect: str, conceded: list[str], version: str, noise: list[str]) -> str:
     """The docstring of fix.py: what it does, what it concedes, how it is run."""
     lines = [
         f"Repair of {Path(spec.file).name}: export it to ONNX, verify the file, write model.onnx. Written by autofix {version}.",
@@ -158,6 +181,7 @@ def header(spec: CaseSpec, recipe: Recipe, effect: str, conceded: list[str], ver
         f"Effect: {effect}.",
         *(["Conceded:", *(f"  - {c}" for c in conceded)] if conceded else []),
         f"Recipe: {recipe}",
+        *(["Random draws are inputs of the file:", *(f"  - {line}" for line in noise)] if noise else []),
         "",
         "Usage: python fix.py [MODEL_FILE] [--output model.onnx]",
         "",
@@ -198,6 +222,9 @@ def script_text(
     if spec.samples:
         lines += ["import os", "from autofix.samples import sample_sets"]
     lines += [f"from autofix.strategies.{name} import {name}" for name in ours]
+    noise = list(facts.get("noise_inputs", ()))
+    if noise:
+        lines.append("from autofix.random_inputs import recorded_noise, wrap_random")
     usual = SessionSettings().to_json()
     settings = [
         *comments("Config fixes, applied already:", recipe.at(Level.CONFIG), registry),
@@ -240,6 +267,7 @@ def script_text(
         "        fix_onnx=fix_onnx,",
         "        shapes=SHAPES,",
         f"        max_error={target.max_error if approximate_fixes(recipe, registry) else None!r},",
+        *(["        wrap_noise=wrap_noise,", "        add_noise=add_noise,"] if noise else []),
         "    )",
         "    return fix_main(plan, __file__)",
     ]
@@ -252,6 +280,7 @@ def script_text(
         fix_function("fix_onnx", "proto", "The exported graph, changed.", recipe.at(Level.ONNX)),
         example_part(spec),
         samples_part(spec),
+        *([noise_part(spec, noise)] if noise else []),
         "\n".join(plan),
     ]
     entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")
@@ -259,7 +288,7 @@ def script_text(
     named: dict[str, list[Any]] = {name: [f.params.get(PARAMETER) for f in bundled if f.strategy == name] for name in ours}
     operators = {name: {str(o) for listed in lists for o in listed} for name, lists in named.items() if all(isinstance(x, list) for x in lists)}
     made = pruned_bundle(entry, {name: registry[name].file for name in ours}, operators)
-    text = made.text(header(spec, recipe, effect, conceded, version))
+    text = made.text(header(spec, recipe, effect, conceded, version, noise_lines(facts)))
     return text + '\n\nif __name__ == "__main__":\n    raise SystemExit(main())\n'
 
 
