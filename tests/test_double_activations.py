@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from autofix.surgery.onnx_casts import repair_kernels
 
-VALUES = [0.0, -0.0, 1e-300, -1e-300, 1e-9, -1e-9, 1e-4, -1e-4, -0.3, 0.7, -2.5, 3.5, -40.0, 40.0, 800.0, -800.0, float("inf"), -float("inf"), float("nan")]
+VALUES = [0.0, -0.0, 1e-300, -1e-300, 1e-9, -1e-9, 1e-4, -1e-4, -0.3, 0.7, -2.5, 3.5, -40.0, 40.0, 800.0, -800.0, *map(float, ("inf", "-inf", "nan"))]
 FORMS = {
     "Elu": ({"alpha": 0.7}, lambda x: F.elu(x, 0.7)),
     "Celu": ({"alpha": 1.5}, lambda x: F.celu(x, 1.5)),
