@@ -18,7 +18,8 @@ from autofix.ids import content_id, text_id
 @dataclass(frozen=True)
 class CaseSpec:
     """What the person asked for, as plain data. `inputs` are texts such as "x=float32[batch,3,224,224]", `dynamic` such as
-    "x:0=batch,1=seq"; `samples` is a .npz or .pt file of real inputs. random: "inputs" makes what forward draws further inputs."""
+    "x:0=batch,1=seq"; `samples` is a .npz or .pt file of real inputs. random: "inputs" makes what forward draws further inputs,
+    "seeded" makes it constants."""
 
     file: str
     class_name: str = ""
@@ -60,6 +61,7 @@ class Case:
     """The model under repair. Lives in the worker process only.
 
     calibration: the calibration file's sets, the first few of which are among `sets` too. noise: the inputs made of draws (random_inputs.py).
+    seeded: the draws that are constants (seeded_draws.py).
     axes: {leaf name: {axis: symbol}} for the declared dynamic axes. build() makes a fresh, seeded model in eval mode.
     """
 
@@ -70,6 +72,7 @@ class Case:
     axes: dict[str, dict[int, str]]
     sources: dict[str, str]
     noise: list[dict[str, Any]] = field(default_factory=list)
+    seeded: list[dict[str, Any]] = field(default_factory=list)
     calibration: list[InputSet] = field(default_factory=list)
 
     @property
@@ -181,17 +184,29 @@ def load_case(spec: CaseSpec) -> Case:
         from autofix.samples import sample_sets
 
         case.sets += sample_sets(spec.samples, model, sets[0])
-    if spec.random == "inputs":
-        from autofix.random_inputs import with_noise_inputs
-
+    if spec.random:
         try:
-            noisy = with_noise_inputs(build, case.sets, axes, frozenset(sources), spec.seed)
+            settle_draws(case)
         except CaseError:
             raise
         except (Exception, SystemExit) as error:
             raise failed(error, "forward raises while its random draws are recorded") from error
-        case.build, case.sets, case.axes, case.noise = noisy.build, noisy.sets, noisy.axes, noisy.noise
     return case
+
+
+def settle_draws(case: Case) -> None:
+    """Make what forward draws inputs of the model, or constants; see random_inputs.py and seeded_draws.py."""
+    from autofix.random_inputs import with_noise_inputs
+    from autofix.seeded_draws import seed_draws, seeded_draws
+
+    build, files, seed = case.build, frozenset(case.sources), case.spec.seed
+    if case.spec.random == "inputs":
+        noisy = with_noise_inputs(build, case.sets, case.axes, files, seed)
+        case.build, case.sets, case.axes, case.noise = noisy.build, noisy.sets, noisy.axes, noisy.noise
+        return
+    case.seeded = seeded_draws(build, case.given, case.axes, files, seed)
+    if case.seeded:
+        case.build = lambda: seed_draws(build(), seed)
 
 
 def declared_axes(spec: CaseSpec, module: Any, model: Any, given: InputSet, declared: dict[str, dict[int, str]]) -> dict[str, dict[int, str]]:

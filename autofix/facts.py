@@ -81,4 +81,5 @@ def collect_facts(eager: Eager, first: EagerCall, log: OperatorLog, watch: Watch
         "eager_seconds": round(first.seconds, 6),
         "ill_conditioned": [],
         **({"noise_inputs": list(eager.case.noise)} if eager.case.noise else {}),
+        **({"seeded_draws": list(eager.case.seeded)} if eager.case.seeded else {}),
     }

@@ -49,7 +49,8 @@ class FixPlan:
     fix_onnx(proto) apply the fixes of their level. shapes: {input set: {input: shape, or the value of a number}} of the other sizes to
     verify, and of the captured example where it is not one of the file's own. float64: "yes", or why a float64 run tells nothing.
     fresh_each_call: forward leaves traces in the model. max_error: the error budget of an approximate repair, which decides on the values then.
-    wrap_noise(model) and add_noise(build, sets), where there are noise inputs: the model that takes them, and the sets with what eager draws.
+    wrap_noise(model) and add_noise(build, sets), where there are noise inputs: the model that takes them, and the sets with what eager draws;
+    for draws that are constants wrap_noise(model) seeds the model.
     """
 
     model_file: str

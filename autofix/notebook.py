@@ -19,7 +19,7 @@ from autofix.signatures import SYMPTOMS
 from autofix.slowness import slow_lines
 from autofix.strategy import Strategy
 from autofix.summary import headline as state_of
-from autofix.summary import noise_lines, state_lines
+from autofix.summary import noise_lines, seeded_lines, state_lines
 from autofix.target import Effect, Target
 from autofix.trial import Trial
 
@@ -31,15 +31,15 @@ MEANINGS = {
 }
 
 
-def effect_of(trial: Trial, registry: Registry) -> Effect:
-    """The effect of a trial's whole recipe, baked values included."""
+def effect_of(trial: Trial, registry: Registry, facts: Mapping[str, Any]) -> Effect:
+    """The effect of a trial's whole recipe, baked values and seeded draws included."""
     effects = [registry[f.strategy].effect_of(f) for f in trial.recipe.fixes if f.strategy in registry]
-    return Effect.join([*effects, *([Effect.NARROWING] if trial.effect_evidence else [])])
+    return Effect.join([*effects, *([Effect.NARROWING] if trial.effect_evidence or seeded_lines(facts) else [])])
 
 
-def conceded(trial: Trial, registry: Registry) -> list[str]:
+def conceded(trial: Trial, registry: Registry, facts: Mapping[str, Any]) -> list[str]:
     """What a recipe gives up, one line each; empty for an exact one."""
-    lines = []
+    lines = seeded_lines(facts)
     for fix in trial.recipe.fixes:
         effect = registry[fix.strategy].effect_of(fix) if fix.strategy in registry else Effect.EXACT
         if effect is not Effect.EXACT:
@@ -283,7 +283,7 @@ def headline(found: Repair, registry: Registry) -> str:
     near = found.nearest
     if found.ok and found.winner is not None:
         what = f"Repaired by {found.winner.recipe}" if found.winner.recipe.fixes else "Nothing to repair: the stock export passes"
-        return f"{what}. Effect: {effect_of(found.winner, registry).value}."
+        return f"{what}. Effect: {effect_of(found.winner, registry, found.facts).value}."
     if near is None:
         return f"Not repaired: {found.stopped or 'no trial was made'}."
     return f"Not repaired: {found.stopped or 'the search ended'}. Nearest: {near.recipe}, which reached {near.stage.name.lower()}."
@@ -304,7 +304,7 @@ class Extras:
 def repair_view(spec: CaseSpec, found: Repair, registry: Registry, extras: Extras) -> dict[str, Any]:
     """Everything the templates show."""
     shown = found.winner if found.ok else found.nearest
-    effect = effect_of(shown, registry) if shown else Effect.EXACT
+    effect = effect_of(shown, registry, found.facts) if shown else Effect.EXACT
     numbers = [i for i, t in enumerate(found.trials, 1) if shown is not None and t.recipe.id == shown.recipe.id]
     trials = trial_views(found, spec, registry)
     review = review_lines(shown, found, bool(extras.patch), list(extras.libraries), registry) if shown else []
@@ -318,7 +318,7 @@ def repair_view(spec: CaseSpec, found: Repair, registry: Registry, extras: Extra
         "headline": headline(found, registry),
         "effect": effect.value,
         "effect_meaning": MEANINGS[effect],
-        "conceded": conceded(shown, registry) if shown and found.ok else [],
+        "conceded": conceded(shown, registry, found.facts) if shown and found.ok else [],
         "stopped": found.stopped,
         "seconds": f"{found.seconds:.1f}",
         "from_cache": found.from_cache,

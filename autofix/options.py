@@ -99,7 +99,9 @@ def case_options(command: Command) -> Command:
             "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SHAPE]", help="An example input, such as x=float32[batch,3,224,224]; repeatable."
         ),
         click.option(
-            "--random", type=click.Choice(["inputs"]), default=None, help="What becomes of random numbers that forward draws: inputs of the file."
+            "--random",
+            type=click.Choice(["inputs", "seeded"]),
+            help="What becomes of random numbers that forward draws: inputs, or constants of the file.",
         ),
         click.option("--dynamic", multiple=True, metavar="NAME:AXIS=SYMBOL", help="Dynamic axes, such as x:0=batch,1=seq; repeatable."),
     ):

@@ -11,7 +11,7 @@ import copy
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,17 +50,20 @@ class DrawLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.generator = torch.Generator().manual_seed(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        tags = getattr(func, "tags", ())
-        name = str(func)
-        draws = torch.Tag.nondeterministic_seeded in tags and ("dropout" not in name or (len(args) > 2 and args[2] is True))
         out = func(*args, **(kwargs or {}))
-        if draws:
+        if is_draw(func, args):
+            name = str(func)
             file, line = drawing_line(self.files)
             made = standard_noise(func, args, kwargs or {}, out, self.generator)
             if made is None:
                 raise CaseError(f"{name} can't be made an input (--random inputs): what it draws has no standard form", file=file, line=line)
             self.draws.append(RandomDraw(name, file, line, *made))
         return out
+
+
+def is_draw(func: Any, args: Any) -> bool:
+    """Whether this call of an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and ("dropout" not in str(func) or (len(args) > 2 and args[2] is True))
 
 
 def drawing_line(files: frozenset[str]) -> tuple[str, int]:
@@ -174,37 +177,43 @@ def noise_names(count: int, taken: set[str]) -> tuple[str, ...]:
 def noise_axes(model: Any, one: InputSet, axes: dict[str, dict[int, str]], draws: list[RandomDraw], again: Any) -> list[dict[int, str]]:
     """{axis: symbol} for each draw: which axes move with which dynamic axis when the example is resized; CaseError where none explains it."""
     found: list[dict[int, str]] = [{} for _ in draws]
+    for symbol, size, other, resized in resized_calls(model, one, axes):
+        try:
+            more = again(resized)
+        except CaseError:
+            raise
+        except Exception:
+            continue  # eager refuses this size
+        for i, draw in enumerate(draws):
+            if len(more) != len(draws) or more[i].form != draw.form or more[i].noise.dim() != draw.noise.dim():
+                raise CaseError(
+                    f"{draw.operator} can't be made an input (--random inputs): it draws otherwise at {symbol}={other}",
+                    file=draw.file,
+                    line=draw.line,
+                )
+            for axis, (before, after) in enumerate(zip(draw.noise.shape, more[i].noise.shape, strict=True)):
+                if before == after and axis not in found[i]:
+                    continue
+                if (before, after) != (size, other) or found[i].get(axis, symbol) != symbol:
+                    text = f"{draw.operator} can't be made an input (--random inputs): axis {axis} of its noise is no dynamic axis itself"
+                    raise CaseError(text, file=draw.file, line=draw.line)
+                found[i][axis] = symbol
+    return found
+
+
+def resized_calls(model: Any, one: InputSet, axes: dict[str, dict[int, str]]) -> Iterator[tuple[str, int, int, InputSet]]:
+    """(symbol, its size, another size, the call at that size) for two other sizes of each dynamic axis."""
     own_args, own_kwargs = ordered_call(model.forward, one)
     leaves = dict(input_leaves(model.forward, own_args, own_kwargs))
     for symbol in sorted({s for named in axes.values() for s in named.values()}):
-        size = next(leaves[n].shape[a] for n, named in axes.items() for a, s in named.items() if s == symbol)
-        for other in (int(size) + 1, 2 * int(size) + 3):
+        size = int(next(leaves[n].shape[a] for n, named in axes.items() for a, s in named.items() if s == symbol))
+        for other in (size + 1, 2 * size + 3):
             resized = {
                 n: repeated_axes(v, {a: other for a, s in axes.get(n, {}).items() if s == symbol}) if isinstance(v, torch.Tensor) else v
                 for n, v in leaves.items()
             }
             rest = iter(resized.values())
-            try:
-                more = again(InputSet("", "", rebuild_value(own_args, rest), rebuild_value(own_kwargs, rest)))
-            except CaseError:
-                raise
-            except Exception:
-                continue  # eager refuses this size
-            for i, draw in enumerate(draws):
-                if len(more) != len(draws) or more[i].form != draw.form or more[i].noise.dim() != draw.noise.dim():
-                    raise CaseError(
-                        f"{draw.operator} can't be made an input (--random inputs): it draws otherwise at {symbol}={other}",
-                        file=draw.file,
-                        line=draw.line,
-                    )
-                for axis, (before, after) in enumerate(zip(draw.noise.shape, more[i].noise.shape, strict=True)):
-                    if before == after and axis not in found[i]:
-                        continue
-                    if (before, after) != (size, other) or found[i].get(axis, symbol) != symbol:
-                        text = f"{draw.operator} can't be made an input (--random inputs): axis {axis} of its noise is no dynamic axis itself"
-                        raise CaseError(text, file=draw.file, line=draw.line)
-                    found[i][axis] = symbol
-    return found
+            yield symbol, size, other, InputSet("", "", rebuild_value(own_args, rest), rebuild_value(own_kwargs, rest))
 
 
 def repeated_axes(value: Any, sizes: dict[int, int]) -> Any:

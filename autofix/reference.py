@@ -197,7 +197,7 @@ def not_deterministic(case: Case, log: Any) -> CaseError:
         file, _, line = where.rpartition(":")
         return CaseError(
             f"the model is not deterministic: {name} draws other random numbers at each call; seed it in forward, "
-            "or make the noise an input: --random inputs",
+            "or make the noise an input (--random inputs) or a constant (--random seeded)",
             file=file or case.spec.file,
             line=int(line) if line.isdigit() else 0,
         )

@@ -118,8 +118,8 @@ def make_script(
             sources,
             registry,
             output,
-            effect=effect_of(winner, registry).value,
-            conceded=conceded(winner, registry),
+            effect=effect_of(winner, registry, found.facts).value,
+            conceded=conceded(winner, registry, found.facts),
             version=version,
         )
     except (BundleError, KeyError) as error:
@@ -167,8 +167,8 @@ def log_data(spec: CaseSpec, found: Repair, registry: Mapping[str, Strategy], ve
         "case": case,
         "target": found.target.to_json(),
         "verdict": "pass" if winner else near.verdict.value if near else "fail",
-        "effect": effect_of(winner, registry).value if winner else None,
-        "conceded": conceded(winner, registry) if winner else [],
+        "effect": effect_of(winner, registry, found.facts).value if winner else None,
+        "conceded": conceded(winner, registry, found.facts) if winner else [],
         "recipe": winner.recipe.to_json() if winner else None,
         "signature": shown.signature if shown else None,
         "parity": list(shown.parity) if shown else [],
@@ -182,7 +182,7 @@ def log_data(spec: CaseSpec, found: Repair, registry: Mapping[str, Strategy], ve
         "seconds": round(found.seconds, 3),
         "input_sets": list(found.facts.get("input_sets", ())),
         "dropped_sets": list(found.facts.get("dropped_sets", ())),
-        **({"noise_inputs": list(found.facts["noise_inputs"])} if found.facts.get("noise_inputs") else {}),
+        **{name: list(found.facts[name]) for name in ("noise_inputs", "seeded_draws") if found.facts.get(name)},
     }
 
 

@@ -160,6 +160,12 @@ def noise_part(spec: CaseSpec, noise: list[dict[str, Any]]) -> str:
     )
 
 
+def seeded_part(spec: CaseSpec) -> str:
+    """The function that seeds forward."""
+    lines = ["def wrap_noise(model: Any) -> Any:", '    """The model, seeded before each call: what it draws are constants of the file."""']
+    return "\n".join([*lines, f"    return seed_draws(model, {spec.seed!r})"])
+
+
 def other_shapes(facts: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """{set name: {input: shape, or a number's value}} of some verified sets of other sizes, the captured example among them."""
     chosen: dict[str, dict[str, Any]] = {}
@@ -225,6 +231,9 @@ def script_text(
     noise = list(facts.get("noise_inputs", ()))
     if noise:
         lines.append("from autofix.random_inputs import recorded_noise, wrap_random")
+    seeded = bool(facts.get("seeded_draws"))
+    if seeded:
+        lines.append("from autofix.seeded_draws import seed_draws")
     usual = SessionSettings().to_json()
     settings = [
         *comments("Config fixes, applied already:", recipe.at(Level.CONFIG), registry),
@@ -268,6 +277,7 @@ def script_text(
         "        shapes=SHAPES,",
         f"        max_error={target.max_error if approximate_fixes(recipe, registry) else None!r},",
         *(["        wrap_noise=wrap_noise,", "        add_noise=add_noise,"] if noise else []),
+        *(["        wrap_noise=wrap_noise,"] if seeded else []),
         "    )",
         "    return fix_main(plan, __file__)",
     ]
@@ -281,6 +291,7 @@ def script_text(
         example_part(spec),
         samples_part(spec),
         *([noise_part(spec, noise)] if noise else []),
+        *([seeded_part(spec)] if seeded else []),
         "\n".join(plan),
     ]
     entry = read_source_file("repair", "", "\n\n\n".join(body) + "\n")

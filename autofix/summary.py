@@ -79,7 +79,7 @@ def source_line(name: str, line: int, sources: Mapping[str, str]) -> str:
 
 def winner_rows(found: Repair, winner: Trial, registry: Mapping[str, Strategy]) -> list[tuple[str, str]]:
     """Effect, recipe, parity and latency of the winner."""
-    rows = [("effect", effect_line(winner, registry))]
+    rows = [("effect", effect_line(winner, registry, found.facts))]
     rows += [("recipe" if i == 0 else " ", f"{i + 1}. {fix}") for i, fix in enumerate(winner.recipe.fixes[:6])]
     if not winner.recipe.fixes:
         rows.append(("recipe", "none: the stock export passes"))
@@ -104,9 +104,22 @@ def noise_lines(facts: Mapping[str, Any]) -> list[str]:
     """What each noise input must hold (`--random inputs`), and which draw of forward it stands for."""
     lines = []
     for one in facts.get("noise_inputs", ()):
-        where = f" at {Path(one['file']).name}:{one['line']}" if one["file"] else ""
-        lines.append(f"input {one['name']}: {one['holds']}, drawn anew for each run (for {one['operator']}{where})")
+        lines.append(f"input {one['name']}: {one['holds']}, drawn anew for each run (for {one['operator']}{place_text(one)})")
     return lines
+
+
+def seeded_lines(facts: Mapping[str, Any]) -> list[str]:
+    """What is drawn once and for all (`--random seeded`): the model is narrower for it."""
+    lines = []
+    for one in facts.get("seeded_draws", ()):
+        shape = f" of shape {list(one['shape'])}" if one["shape"] else ""
+        lines.append(f"{one['operator']}{place_text(one)}: the same noise at each call, drawn once and kept as a constant{shape}")
+    return lines
+
+
+def place_text(draw: Mapping[str, Any]) -> str:
+    """` at FILE:LINE` of a draw; nothing where that is not known."""
+    return f" at {Path(draw['file']).name}:{draw['line']}" if draw["file"] else ""
 
 
 def state_lines(trial: Trial) -> list[str]:
@@ -119,13 +132,15 @@ def state_lines(trial: Trial) -> list[str]:
     ]
 
 
-def effect_line(winner: Trial, registry: Mapping[str, Strategy]) -> str:
+def effect_line(winner: Trial, registry: Mapping[str, Strategy], facts: Mapping[str, Any]) -> str:
     """The recipe's effect, and what is conceded with it."""
     effects = {f: registry[f.strategy].effect_of(f) for f in winner.recipe.fixes if f.strategy in registry}
-    joined = Effect.join([*effects.values(), *([Effect.NARROWING] if winner.effect_evidence else [])])
+    joined = Effect.join([*effects.values(), *([Effect.NARROWING] if winner.effect_evidence or seeded_lines(facts) else [])])
     if joined is Effect.EXACT:
         return "exact: same values, same inputs accepted"
     conceded = [f"{f.strategy} is {e.value}" for f, e in effects.items() if e is not Effect.EXACT]
+    drawn = [f"{one['operator']}{place_text(one)}" for one in facts.get("seeded_draws", ())]
+    conceded += [f"the same noise at each call, of the example's sizes ({', '.join(drawn)})"] if drawn else []
     conceded += [f"baked in: {text}" for text in winner.effect_evidence[:2]]
     return f"{joined.value}: {'; '.join(conceded)}"
 

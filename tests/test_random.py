@@ -1,7 +1,8 @@
-"""--random inputs: draws of forward as inputs of the file, with the values that follow from the noise."""
+"""--random inputs and --random seeded: draws of forward as inputs of the file, with the values that follow from the noise, or as constants."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -30,9 +31,9 @@ def forward(*lines: str) -> str:
     return "def forward(self, x):\n" + "\n".join(f"    {line}" for line in lines)
 
 
-def exported(file: Path) -> onnxruntime.InferenceSession:
+def exported(file: Path, random: str = "inputs") -> onnxruntime.InferenceSession:
     """The session of the verified file."""
-    found = repair(CaseSpec(str(file), random="inputs"), settings=Settings(output=file.parent / "out", use_cache=False), fork=True)
+    found = repair(CaseSpec(str(file), random=random), settings=Settings(output=file.parent / "out", use_cache=False), fork=True)
     assert found.ok, found.nearest
     return onnxruntime.InferenceSession(str(file.parent / "out" / "model.onnx"))
 
@@ -128,3 +129,46 @@ def test_nothing_changes_where_nothing_is_drawn(tmp_path):
     case = load_case(CaseSpec(str(file), random="inputs"))
     assert not case.noise and not case.given.kwargs and list(case.axes) == ["x"]
     assert "random" not in CaseSpec("x.py").to_json()
+
+
+def test_seeded_draws_are_constants_of_the_file(tmp_path):
+    import torch
+
+    file = model_file(
+        tmp_path,
+        forward("y = nn.functional.dropout(x.mean(0), 0.5, True) + 0.1 * torch.randn(6)", "return x + y[torch.randperm(6)]"),
+    )
+    session = exported(file, "seeded")
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    for batch in (1, 4, 7):
+        x = np.random.default_rng(batch).standard_normal((batch, 6), dtype=np.float32)
+        torch.manual_seed(0)
+        y = torch.nn.functional.dropout(torch.from_numpy(x).mean(0), 0.5, True) + 0.1 * torch.randn(6)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], x + y[torch.randperm(6)].numpy(), rtol=1e-5, atol=1e-6)
+    log = json.loads((tmp_path / "out" / "fixlog.json").read_text())
+    assert log["effect"] == "narrowing" and [d["line"] for d in log["seeded_draws"]] == [7, 7, 8]
+    assert "aten.randn.default at drawing.py:7: the same noise at each call, drawn once and kept as a constant of shape [6]" in log["conceded"]
+    assert "the same noise at each call" in (tmp_path / "out" / "fixlog.md").read_text()
+    run = subprocess.run([sys.executable, "fix.py", "--output", "again.onnx"], cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    again = onnxruntime.InferenceSession(str(tmp_path / "out" / "again.onnx"))
+    np.testing.assert_array_equal(again.run(None, {"x": x})[0], session.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize(
+    "line", ["return x + torch.randn_like(x)", "return x + torch.rand(x.shape[0] // 2 + 1)[0]", "return nn.functional.dropout(x, 0.5, True)"]
+)
+def test_seeded_draws_that_move_with_a_dynamic_axis_are_refused(tmp_path, line):
+    with pytest.raises(CaseError, match="can't be kept as a constant.*moves with the dynamic axis 'batch'") as caught:
+        load_case(CaseSpec(str(model_file(tmp_path, forward(line))), random="seeded"))
+    assert caught.value.line == 7
+
+
+def test_seeded_python_and_numpy_draws_are_told(tmp_path):
+    import random
+
+    file = model_file(tmp_path, forward("import numpy, random", "return x + numpy.random.rand() + random.random()"), more="")
+    case = load_case(CaseSpec(str(file), seed=3, random="seeded"))
+    assert [d["operator"] for d in case.seeded] == ["random", "numpy.random"]
+    expected = case.given.args[0] + np.random.RandomState(3).rand() + random.Random(3).random()
+    np.testing.assert_allclose(case.build()(case.given.args[0]).numpy(), expected.numpy(), rtol=1e-6)
