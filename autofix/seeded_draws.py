@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -38,14 +38,20 @@ def seed_draws(model: Any, seed: int) -> Any:
     return model
 
 
+OTHER_GENERATORS = ("random", "numpy.random")
+OTHER_SEEDS = 4
+"""So many other seeds tell a draw from one that the model itself seeds, which is the same under every seed."""
+
+
 @dataclass(frozen=True)
 class Drawn:
-    """One draw: the operator or the generator, its place in the person's file, and its shape."""
+    """One draw: the operator or the generator, its place in the person's file, its shape, and a hash of what was drawn."""
 
     operator: str
     file: str
     line: int
     shape: tuple[int, ...]
+    value: int = field(compare=False)
 
 
 class DrawnLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -59,7 +65,8 @@ class DrawnLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         if is_draw(func, args):
             first = out[0] if isinstance(out, tuple) else out
-            self.draws.append(Drawn(str(func), *drawing_line(self.files), tuple(first.shape)))
+            value = hash(first.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
+            self.draws.append(Drawn(str(func), *drawing_line(self.files), tuple(first.shape), value))
         return out
 
 
@@ -71,33 +78,36 @@ def draws_of(build: Callable[[], Any], one: InputSet, files: frozenset[str], see
     log = DrawnLog(files)
     with torch.no_grad(), log:
         seed_draws(model, seed)(*one.args, **one.kwargs)
-    moved = [Drawn(name, "", 0, (hash(state),)) for name, state in other_states().items() if state != before.get(name)]
-    return log.draws + moved
+    after = {name: hash(state) for name, state in other_states().items() if state != before[name]}
+    return log.draws + [Drawn(name, "", 0, (), value) for name, value in after.items()]
 
 
 def other_states() -> dict[str, Any]:
     """{generator: its state} of Python's and NumPy's random numbers."""
-    return {"random": random.getstate(), "numpy.random": pickle.dumps(numpy.random.get_state())}
+    return dict(zip(OTHER_GENERATORS, (random.getstate(), pickle.dumps(numpy.random.get_state())), strict=True))
 
 
 def seeded_draws(
     build: Callable[[], Any], given: InputSet, axes: dict[str, dict[int, str]], files: frozenset[str], seed: int
 ) -> list[dict[str, Any]]:
-    """[{operator, file, line, shape}] of the draws on the example, [] where nothing is drawn.
+    """[{operator, file, line, shape}] of the draws on the example, [] where nothing is drawn but what the model seeds itself.
 
     CaseError, with the line, for a draw whose shape moves with a dynamic axis.
     """
     draws = draws_of(build, given, files, seed)
-    if not draws:
+    others = [draws_of(build, given, files, seed + more) for more in range(1, 1 + OTHER_SEEDS)] if draws else []
+    free = [d for i, d in enumerate(draws) if any(len(o) != len(draws) or o[i].value != d.value for o in others)]
+    if not free:
         return []
     for symbol, _, size, one in resized_calls(build(), given, axes):
         try:
             more = draws_of(build, one, files, seed)
         except Exception:
             continue  # eager refuses this size
-        if more != draws:
-            moved = next((d for d, m in zip(draws, more, strict=False) if d != m), draws[-1])
+        moves = [d for d, m in zip(draws, more, strict=False) if d != m or (d.operator in OTHER_GENERATORS and d.value != m.value)]
+        if moves or len(more) != len(draws):
+            moved = (moves or draws)[0]
             text = f"{moved.operator} can't be kept as a constant (--random seeded): what it draws moves with the dynamic axis {symbol!r}"
             text += f" (other draws at {symbol}={size})"
             raise CaseError(text, file=moved.file, line=moved.line)
-    return [{"operator": d.operator, "file": d.file, "line": d.line, "shape": list(d.shape) if d.file or d.line else []} for d in draws]
+    return [{"operator": d.operator, "file": d.file, "line": d.line, "shape": list(d.shape)} for d in free]

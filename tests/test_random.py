@@ -172,3 +172,9 @@ def test_seeded_python_and_numpy_draws_are_told(tmp_path):
     assert [d["operator"] for d in case.seeded] == ["random", "numpy.random"]
     expected = case.given.args[0] + np.random.RandomState(3).rand() + random.Random(3).random()
     np.testing.assert_allclose(case.build()(case.given.args[0]).numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_draws_that_the_model_seeds_itself_are_left_alone(tmp_path):
+    lines = ("torch.manual_seed(4)", "return nn.functional.dropout(x, 0.5, True) + torch.randn(6, generator=torch.Generator().manual_seed(1))")
+    case = load_case(CaseSpec(str(model_file(tmp_path, forward(*lines))), random="seeded"))
+    assert case.seeded == []
