@@ -125,8 +125,11 @@ def nan_grid(w: OnnxWriter, node: onnx.NodeProto, types: dict[str, int]) -> bool
         return True
     odd = w.reduce("ReduceMax", nan_mask(w, w.op("Sub", grid, grid), TensorProto.FLOAT), [-1], False)
     flag = w.op("Greater", w.unsqueeze(odd, [1]), w.const(0.0, np.float32))
-    other = w.cast(w.const(0.0 if mode == "nearest" else np.nan, np.float32), code)
-    w.op("Where", flag, other, nan_twin(w, node, node.op_type, node.input[0]), out=node.output[0])
+    found, number = nan_twin(w, node, node.op_type, node.input[0]), [w.cast(w.const(v, np.float32), code) for v in (0.0, np.nan, -0.0)]
+    if mode == "nearest":
+        w.op("Where", flag, number[0], found, out=node.output[0])
+    else:  # minus 0 changes no number, and adding is faster than choosing among all channels
+        w.op("Add", found, w.op("Where", flag, *number[1:]), out=node.output[0])
     return True
 
 
