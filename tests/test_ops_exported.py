@@ -11,6 +11,7 @@ from autofix.surgery.ops_constants import EXACT_CONSTANTS
 from autofix.surgery.ops_linalg import LINALG_DECOMPOSITIONS
 from autofix.surgery.ops_loop import loops_without_asserts
 from autofix.surgery.ops_order import ORDER_DECOMPOSITIONS
+from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
 from autofix.surgery.ops_scan import SCAN_DECOMPOSITIONS
 from autofix.surgery.ops_special_gamma import GAMMA_FUNCTIONS
 
@@ -36,7 +37,11 @@ def compare(function, table, inputs):
     for x in inputs:
         expected = function(x)
         for ours, theirs in zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), expected, strict=True):
-            torch.testing.assert_close(torch.as_tensor(np.asarray(ours)), theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
+            ours = torch.as_tensor(np.asarray(ours))
+            if theirs.dtype.is_floating_point:
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
+            else:
+                assert torch.equal(ours, theirs)
 
 
 @pytest.mark.slow
@@ -63,3 +68,19 @@ def test_special_functions_keep_their_constants():
         return torch.lgamma(x), torch.digamma(x), torch.igamma(x, x + 1)
 
     compare(function, GAMMA_FUNCTIONS, [torch.rand(3, 4) * 5 + 0.1, torch.rand(2, 2) * 500])
+
+
+@pytest.mark.slow
+def test_sums_of_whole_numbers_keep_every_digit_and_wrap():
+    def function(x):
+        return x.sum(1), x.sum(), x.sum(-1, keepdim=True), x.to(torch.int32).sum(0)
+
+    high, least = 2**63 - 1, -(2**63)
+    table = {n: f for n, f in REDUCTION_DECOMPOSITIONS.items() if n.startswith("aten.sum.")}
+    inputs = [
+        torch.tensor([[2**53 + 1, 2], [2**60 + 1, 3], [high, high], [least, -1], [-5, 7]]),
+        torch.tensor([[1, -(2**53) - 1, 2**62, 2**62, 5]]),
+        torch.full((3, 1000), high),
+        torch.zeros(2, 0, dtype=torch.int64),
+    ]
+    compare(function, table, inputs)

@@ -30,11 +30,27 @@ def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
 
 
 def sum_half(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    """aten.sum.dim_IntList of half precision: summed in float32, given back in its own dtype."""
+    """aten.sum.dim_IntList of half precision: summed in float32, given back in its own dtype. Of whole numbers: see sum_whole."""
     wanted = dtype or x.dtype
+    if (dtype or torch.int64) == torch.int64 and x.dtype in (torch.int64, torch.uint8, torch.int8, torch.int16, torch.int32):
+        return sum_whole(x.to(torch.int64), axes_of(x, dim), keepdim)
     if not is_half(wanted):
         return NotImplemented  # type: ignore[no-any-return]
     return torch.sum(x.to(torch.float32), axes_of(x, dim), keepdim).to(wanted)
+
+
+def sum_whole(x: Tensor, axes: list[int], keepdim: bool) -> Tensor:
+    """A sum of int64, modulo 2^64 as PyTorch's: ONNX Runtime's ReduceSum adds them as float64, which rounds above 2^53.
+
+    Each number is cut into three digits to the base 2^21, whose sums are exact in float64 up to 2^32 terms.
+    """
+    base = 2**21
+    low = torch.remainder(x, base)
+    rest = torch.floor_divide(x - low, base)
+    middle = torch.remainder(rest, base)
+    high = torch.floor_divide(rest - middle, base)
+    first, second, third = (part.to(torch.float64).sum(axes, keepdim).to(torch.int64) for part in (low, middle, high))
+    return first + base * (second + base * third)
 
 
 def sum_half_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:

@@ -101,7 +101,7 @@ ENTERED_BY = {
 """Composite operators by what eager mode runs in their place."""
 
 
-def everyday_suspect(key: str, symptom: str, written: str) -> bool:
+def everyday_suspect(key: str, symptom: str, written: str, message: str) -> bool:
     """Whether an operator that almost every model runs can be at fault: it is wrong in rare cases only."""
     if key in ("addbmm", "addmm", "addmv", "addr", "baddbmm"):
         return "beta" in written
@@ -110,7 +110,7 @@ def everyday_suspect(key: str, symptom: str, written: str) -> bool:
     if key in ("avg_pool2d", "avg_pool3d"):
         return "divisor_override" in written
     if key == "sum":
-        return symptom == "dtype-mismatch"
+        return symptom == "dtype-mismatch" or (symptom.startswith("mismatch") and "places differ" in message)  # of whole numbers
     if key in ("mean", "any", "var"):
         return symptom != "mismatch-at-example"
     return True
@@ -220,7 +220,7 @@ class CarefulNumerics(ProgramStrategy):
             for name in names:
                 key = operator_key(name)
                 entered = key in ran or ran.intersection(ENTERED_BY.get(name.split(".")[1], ()))
-                if key == located or (entered and everyday_suspect(key, symptom, written)):
+                if key == located or (entered and everyday_suspect(key, symptom, written, evidence.fact("message"))):
                     out.append(name)
             return sorted(out)
 
