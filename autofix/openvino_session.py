@@ -27,6 +27,13 @@ def value_infos(values: Any) -> list[ValueInfo]:
     return found
 
 
+def fixed_array(port: Any) -> tuple[tuple[int, ...], Any] | None:
+    """(shape, NumPy dtype) of an output whose shape is fixed and holds something, else None."""
+    partial = port.get_partial_shape()
+    shape = tuple(int(d) for d in partial.to_shape()) if partial.is_static else (0,)
+    return (shape, port.get_element_type().to_dtype()) if all(shape) else None
+
+
 class OpenVinoSession:
     """One model on the CPU, in float32 throughout, with the latency hint and a fixed number of threads."""
 
@@ -42,6 +49,7 @@ class OpenVinoSession:
         self.compiled = openvino.Core().compile_model(path, "CPU", config)
         self.request = self.compiled.create_infer_request()
         self.order = [self.port(value.name) for value in self.outputs]
+        self.fixed = {self.place(port): fixed_array(port) for port in self.order}
 
     def port(self, name: str) -> Any:
         """The compiled model's output of this name."""
@@ -49,6 +57,10 @@ class OpenVinoSession:
             if name in output.get_names():
                 return output
         raise ValueError(f"OpenVINO has no output {name}")
+
+    def place(self, port: Any) -> int:
+        """The position of one of the compiled model's outputs."""
+        return int(self.compiled.outputs.index(port))
 
     def get_inputs(self) -> list[ValueInfo]:
         """As InferenceSession's."""
@@ -63,7 +75,15 @@ class OpenVinoSession:
         return ["OpenVINO"]
 
     def run(self, names: list[str] | None, feed: dict[str, Any]) -> list[Any]:
-        """As InferenceSession's; the results are the caller's own."""
+        """As InferenceSession's; the results are the caller's own: outputs of a fixed shape are written where they stay, others are copied."""
+        import numpy as np
+        import openvino
+
+        own: dict[int, Any] = {}
+        for place, form in self.fixed.items():
+            if form is not None:
+                own[place] = np.empty(*form)
+                self.request.set_output_tensor(place, openvino.Tensor(own[place], shared_memory=True))
         results = self.request.infer(feed, share_inputs=True, share_outputs=True)
         wanted = self.order if names is None else [self.port(n) for n in names]
-        return [results[port].copy() for port in wanted]
+        return [own[self.place(port)] if self.place(port) in own else results[port].copy() for port in wanted]

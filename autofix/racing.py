@@ -16,9 +16,9 @@ from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess
 from autofix.latency import Session, latency_row, race_row
 from autofix.peak import peak_share, peak_text
-from autofix.recipe import Fix, Recipe
+from autofix.recipe import Fix, Level, Recipe
 from autofix.search import Repair, Reporter, Search
-from autofix.stacking import Gain, gainers, still_worth, united
+from autofix.stacking import Gain, carried, gainers, still_worth, united
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -69,10 +69,10 @@ def no_faster(trial: Trial) -> Trial:
     return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message}))
 
 
-def race_gain(session: Session, index: int, key: str) -> Gain:
+def race_gain(session: Session, index: int, key: str, level: Level = Level.ONNX) -> Gain:
     """What a race says of one file, as a Gain."""
     row = race_row(session, index)
-    return Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1))
+    return Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1), level)
 
 
 def pick(sessions: list[Session], count: int) -> int:
@@ -197,7 +197,7 @@ class Climb:
         for key, (fix, strategy) in list(by_key.items()):
             trial = self.attempt(self.search.extended(base.recipe, fix, strategy), base, fix, strategy)
             if trial is None or not trial.ok:
-                self.known[key] = Gain(key, 0.0, 0.0)
+                self.known[key] = Gain(key, 0.0, 0.0, level=fix.level)
                 continue
             passed[key] = trial
             last = next((f for f in trial.recipe.fixes if f.strategy == fix.strategy and not has_fix(base.recipe, f)), fix)
@@ -265,7 +265,7 @@ class Climb:
                 continue
             for i, key in enumerate(some, 1):
                 entrants[key] = replace(entrants[key], latency=race_row(session, i))
-                self.known[key] = race_gain(session, i, key)
+                self.known[key] = race_gain(session, i, key, by_key[key][0].level)
         gained = gainers([self.known[k] for k in keys if k in self.known])
         for key in keys:
             faster = key in {g.key for g in gained}
@@ -290,6 +290,7 @@ class Climb:
         for i, trial in enumerate(finalists, 1):
             self.replace_trial(replace(trial, latency=latency_row(sessions, i)))
         row = {**latency_row(sessions, best), "before_ms": round(self.first_ms, 4)}
+        self.known = carried(self.known, self.winner.recipe, finalists[best - 1].recipe)
         self.take(self.judged(replace(finalists[best - 1], latency=row)))
         return True
 

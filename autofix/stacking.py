@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ class Gain:
     gain: float
     gain_q1: float
     saved_ms: float = 0.0
+    level: Level = Level.ONNX
 
 
 def gainers(gains: Iterable[Gain]) -> list[Gain]:
@@ -39,6 +40,14 @@ def gainers(gains: Iterable[Gain]) -> list[Gain]:
 def still_worth(known: Gain | None, now_ms: float) -> bool:
     """Whether a fix may matter on a file that takes `now_ms`: it was not tried yet, or what it saved was small only beside a larger time."""
     return known is None or known.saved_ms >= AGAIN * now_ms
+
+
+def carried(known: Mapping[str, Gain], before: Recipe, after: Recipe) -> dict[str, Gain]:
+    """What is known of the fixes by key once `after` has replaced `before`. Settings of the runtime may do more for another graph, and what another
+    runtime does with a fix, or with a whole recipe, is to be measured there: only what lies below that level and in one runtime is carried on."""
+    if before.at(Level.RUNTIME) != after.at(Level.RUNTIME):
+        return {}
+    return {key: gain for key, gain in known.items() if gain.level is not Level.RUNTIME}
 
 
 def united(recipe: Recipe, fixes: Iterable[tuple[Fix, Strategy]], search: Search) -> Recipe:

@@ -16,7 +16,7 @@ from autofix.racing import Climb, meets, pick, slow
 from autofix.recipe import Fix, Level, Recipe
 from autofix.reuse import extends, parent_file
 from autofix.search import Candidate, Search, Silent
-from autofix.stacking import Gain, gainers, still_worth, united
+from autofix.stacking import Gain, carried, gainers, still_worth, united
 from autofix.strategy import Strategy
 from autofix.target import Effect, ExportConfig, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -129,6 +129,13 @@ def test_a_fix_is_tried_again_where_its_saving_has_become_large():
     assert not still_worth(Gain("a", 1.01, 1.0, saved_ms=0.5), 100.0)
     assert still_worth(Gain("a", 1.01, 1.0, saved_ms=0.5), 10.0)
     assert not still_worth(Gain("failed", 0.0, 0.0), 0.001)
+
+
+def test_settings_of_the_runtime_are_measured_anew_for_another_graph():
+    known = {"form": Gain("form", 1.0, 1.0), "level": Gain("level", 0.0, 0.0, level=Level.RUNTIME)}
+    plain, faster = Recipe(), Recipe((Fix("fast", Level.ONNX),))
+    assert set(carried(known, plain, faster)) == {"form"}
+    assert carried(known, faster, faster.plus([Fix("openvino_runtime", Level.RUNTIME)])) == {}
 
 
 def test_pick_prefers_what_is_there_and_then_the_shorter_recipe():

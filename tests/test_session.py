@@ -78,3 +78,20 @@ def test_processor_flags(tmp_path: Path) -> None:
         file.write_text(f"processor : 0\n{'Features' if name == 'arm' else 'flags'} : {flags}\n")
         assert set(flags.split()) == cpu_flags(str(file)) and has_int8_products(str(file)) is has
     assert cpu_flags(str(tmp_path / "none")) == frozenset() and not has_int8_products(str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(not has_openvino(), reason="openvino is not installed")
+def test_results_of_openvino_stay_what_they_were(tmp_path):
+    """Fixed outputs are written where they stay: constants, inputs handed through, one value under two names."""
+    nodes = [onnx.helper.make_node(*n) for n in (("Identity", ["x"], ["a"]), ("Identity", ["c"], ["b"]), ("Add", ["x", "c"], ["d"]))]
+    nodes.append(onnx.helper.make_node("Identity", ["d"], ["e"]))
+    value = onnx.helper.make_tensor_value_info
+    outputs = [value(n, onnx.TensorProto.FLOAT, [] if n == "b" else [3]) for n in "abde"]
+    constant = onnx.helper.make_tensor("c", onnx.TensorProto.FLOAT, [], [1.0])
+    graph = onnx.helper.make_graph(nodes, "g", [value("x", onnx.TensorProto.FLOAT, [3])], outputs, [constant])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
+    session = open_session(str(tmp_path / "m.onnx"), SessionSettings(runtime="openvino"))
+    first = session.run(None, {"x": np.array([1, 2, 3], np.float32)})
+    second = session.run(None, {"x": np.array([-1, -2, -3], np.float32)})
+    assert [r.tolist() for r in first] == [[1, 2, 3], 1, [2, 3, 4], [2, 3, 4]]
+    assert [r.tolist() for r in second] == [[-1, -2, -3], 1, [0, -1, -2], [0, -1, -2]]

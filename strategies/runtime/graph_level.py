@@ -57,7 +57,7 @@ class GraphLevel(RuntimeStrategy):
     prior = 0.25
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if evidence.recipe.has("graph_level"):
+        if evidence.recipe.has("graph_level") or evidence.recipe.has("openvino_runtime"):
             return
         if evidence.diagnosis.symptom == "too-slow":
             if not any("conv" in name for name in evidence.operators):  # the layouts for convolutions belong to level ALL alone
