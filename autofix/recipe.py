@@ -59,14 +59,14 @@ class Recipe:
         return content_id(self.to_json())
 
     def plus(self, fixes: Iterable[Fix]) -> Recipe:
-        """This recipe with further fixes, those it has already left out."""
+        """This recipe with further fixes, those it has already left out. A fix with the parameter `last` comes after the others of its level."""
         have = {f.key() for f in self.fixes}
         added = list(self.fixes)
         for fix in fixes:
             if fix.key() not in have:
                 have.add(fix.key())
                 added.append(fix)
-        return Recipe(tuple(sorted(added, key=lambda f: f.level)), self.start)
+        return Recipe(tuple(sorted(added, key=lambda f: (f.level, bool(f.params.get("last"))))), self.start)
 
     def minus(self, fix: Fix) -> Recipe:
         """This recipe without one of its fixes."""

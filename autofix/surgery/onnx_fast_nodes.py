@@ -108,7 +108,7 @@ def fast_graph(model: onnx.ModelProto) -> FastGraph:
     for tensor in graph.initializer:
         known.shapes[tensor.name] = tuple(int(d) for d in tensor.dims)
         known.tensors[tensor.name] = tensor
-    for value in (*inferred.graph.value_info, *graph.input, *graph.output):
+    for value in (*inferred.graph.value_info, *graph.input, *inferred.graph.output):
         if value.type.tensor_type.HasField("shape"):
             known.shapes[value.name] = tuple(int(d.dim_value) if d.HasField("dim_value") else d.dim_param for d in value.type.tensor_type.shape.dim)
     for node in graph.node:

@@ -18,7 +18,7 @@ SOFTPLUS_IS_X = 18.0
 
 def fast_log1p_exp(w: OnnxWriter, x: str) -> str:
     """log(1 + exp(-|x|)), with the digits of exp(-|x|) that 1 + exp(-|x|) loses."""
-    u = w.op("Exp", w.op("Mul", w.op("Abs", x), fast_scalar(w, -1.0)))
+    u = w.op("Exp", w.op("Neg", w.op("Abs", x)))
     more = w.op("Add", u, fast_scalar(w, 1.0))
     lost = w.op("Sub", u, w.op("Sub", more, fast_scalar(w, 1.0)))
     return w.op("Add", w.op("Log", more), lost)

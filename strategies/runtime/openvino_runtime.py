@@ -46,6 +46,7 @@ class OpenvinoRuntime(RuntimeStrategy):
     """
 
     treats = ("too-slow",)
+    group = "fused loops"
     prior = 0.08
     cost = 5.0
 
