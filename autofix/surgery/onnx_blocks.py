@@ -1,7 +1,8 @@
 """Chains of element-wise operators run block by block in a Scan, so that what they hand on stays in the processor's cache.
 
-ONNX Runtime runs one operator after the other over whole tensors; large ones go through memory each time. Measured with ONNX Runtime 1.32 on
-one core, nanoseconds a number: Add, Mul, Max, Abs 0.4 to 0.6 over 2 million numbers, 0.1 over 25,000; a step of Scan takes 5 microseconds and 1 a node.
+ONNX Runtime runs one operator after the other over whole tensors; large ones go through memory each time. Measured with ONNX Runtime 1.32
+on one core, nanoseconds a number: Add, Mul, Max, Abs 0.4 to 0.6 over 2 million numbers, 0.25 over 25,000; a step of Scan takes 5
+microseconds, and 1 a node.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import math
 from dataclasses import dataclass, field
 
 import onnx
-from onnx import TensorProto
 
 from autofix.surgery.onnx_fast_nodes import FastGraph, Shape, fast_graph, fast_live, fast_reads
 from autofix.surgery.onnx_nodes import forget_inferred
@@ -18,18 +18,84 @@ from autofix.surgery.onnx_types import onnx_attribute, onnx_opset_of
 from autofix.surgery.onnx_writer import OnnxWriter
 
 BLOCK_OPERATORS = frozenset(
-    """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos Cosh Div Elu Equal
-    Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or
-    PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor""".split()
+    [
+        "Abs",
+        "Acos",
+        "Acosh",
+        "Add",
+        "And",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "BitShift",
+        "BitwiseAnd",
+        "BitwiseNot",
+        "BitwiseOr",
+        "BitwiseXor",
+        "Cast",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Cos",
+        "Cosh",
+        "Div",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Greater",
+        "GreaterOrEqual",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "IsInf",
+        "IsNaN",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Max",
+        "Mean",
+        "Min",
+        "Mish",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "PRelu",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Sinh",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Sum",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Where",
+        "Xor",
+    ]
 )
-BLOCK_REDUCTIONS = frozenset("ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare".split())
+BLOCK_REDUCTIONS = frozenset(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"])
 BLOCK_SIZE, LEAST_BLOCK_SIZE, MOST_BLOCK_SIZE = 24_000, 4_000, 140_000
 """Numbers in a block: about 100 KB, a few of which fit a core's second-level cache."""
 LEAST_NUMBERS = 200_000
 """Numbers in a tensor from which on it does not stay in that cache."""
 LEAST_NODES = 3
 WORTH_NO_RESHAPE = 1.5
-"""How far a block may be from the best size, as a power of e, where the Scan then has the chain's own shape: a graph's output is copied to reshape it."""
+"""How far a block may be from the best size, as a power of e, where the Scan then has the chain's own shape: reshaping a graph's output copies it."""
 MOST_REPEATED = 0.1
 """Part of a tensor's size that an operand repeated over the blocks may take."""
 
@@ -118,8 +184,10 @@ def block_group(nodes: list[onnx.NodeProto], start: int, known: FastGraph) -> Bl
     return group
 
 
-def has_shape(node: onnx.NodeProto, shape: Shape, known: FastGraph) -> bool:
-    """Whether a reduction's input has this shape, and its result a known one."""
+def reduces_shape(node: onnx.NodeProto, shape: Shape, known: FastGraph) -> bool:
+    """Whether a node is a reduction of a value of this shape, with a result of a known one."""
+    if block_reduction(node, known) is None:
+        return False
     return known.shapes.get(node.input[0]) == shape and node.output[0] in known.shapes and known.types.get(node.output[0]) is not None
 
 
@@ -143,9 +211,9 @@ def block_cut(group: BlockGroup, known: FastGraph) -> BlockCut | None:
                 found.append((abs(math.log(size / BLOCK_SIZE)) + (0.0 if cut.keeps_shape else WORTH_NO_RESHAPE), cut))
     for _, cut in sorted(found, key=lambda entry: (entry[0], entry[1].part)):
         counted, _ = cut.blocked(shape, len(shape))
-        if math.prod(d for d in counted if isinstance(d, int)) > 1 or any(isinstance(d, str) for d in counted):
-            if all(block_operand(name, cut, group, known) != "no" for name in block_operands(group)):
-                return cut
+        several = any(d != 1 for d in counted)
+        if several and all(block_operand(name, cut, group, known) != "no" for name in block_operands(group)):
+            return cut
     return None
 
 
@@ -279,10 +347,10 @@ def block_lazy(group: BlockGroup, known: FastGraph, wanted: set[str]) -> BlockLa
         found.of[id(node)] = own[:0:-1]
         found.inner.update(id(o) for o in own[1:])
         used = readers.get(node.output[0], [])
-        if len(used) == 1 and node.output[0] not in wanted and [n for n in used[0].input if n] == [node.output[0]]:
-            if used[0].op_type not in BLOCK_REDUCTIONS and known.is_float(used[0].output[0]):
-                found.then[id(node)] = used[0]
-                found.inner.add(id(used[0]))
+        alone = len(used) == 1 and node.output[0] not in wanted and [n for n in used[0].input if n] == [node.output[0]]
+        if alone and used[0].op_type not in BLOCK_REDUCTIONS:
+            found.then[id(node)] = used[0]
+            found.inner.add(id(used[0]))
     return found
 
 

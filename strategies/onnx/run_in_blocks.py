@@ -72,8 +72,8 @@ def get_more_inputs():
 class RunInBlocks(OnnxStrategy):
     """Run chains of element-wise operators block by block, so that what they hand on stays in the processor's cache.
 
-    When it helps: three and more element-wise operators, and sums along inner axes, one after the other on tensors of several hundred thousand numbers:
-    ONNX Runtime runs each over the whole tensor, which goes through memory each time.
+    When it helps: three and more element-wise operators, and sums along inner axes, one after the other on tensors of several hundred thousand
+    numbers: ONNX Runtime runs each over the whole tensor, which goes through memory each time.
 
     Why it is safe: the same nodes on the same numbers, cut along axes that none of them joins; a number that is chosen only in place of NaN is worked
     out only for blocks that hold NaN. It comes last in a recipe, because other fixes do not look into the Scan that it writes.
