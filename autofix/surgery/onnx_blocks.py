@@ -171,9 +171,7 @@ def block_group(nodes: list[onnx.NodeProto], start: int, known: FastGraph) -> Bl
         if reads & late:
             group.after.append(node)
             late.update(node.output)
-        elif block_shape(node, known) == shape or (
-            block_reduction(node, known) is not None and node.input[0] in inside and has_shape(node, shape, known)
-        ):
+        elif block_shape(node, known) == shape or (node.input and node.input[0] in inside and reduces_shape(node, shape, known)):
             group.members.append(node)
             inside.update(node.output)
         elif reads & inside:

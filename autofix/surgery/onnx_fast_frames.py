@@ -17,9 +17,7 @@ from autofix.surgery.onnx_fast_reduce import reduce_axes
 from autofix.surgery.onnx_types import onnx_attribute
 from autofix.surgery.onnx_writer import OnnxWriter
 
-FRAME_WISE = frozenset(
-    ["Abs", "Neg", "Sqrt", "Exp", "Log", "Relu", "Sigmoid", "Tanh", "Erf", "Reciprocal", "Softplus", "Sin", "Cos", "Clip", "LeakyRelu"]
-)
+FRAME_WISE = frozenset(("Abs", "Neg", "Sqrt", "Exp", "Log", "Relu", "Sigmoid", "Tanh", "Erf", "Reciprocal", "Sin", "Cos", "Clip", "LeakyRelu"))
 """Operators that may be taken before the cut as they are."""
 
 

@@ -89,7 +89,7 @@ class RunInBlocks(OnnxStrategy):
             yield self.fix(last=True)
 
     @staticmethod
-    def apply(model: Any, *, last: bool) -> Any:
+    def apply(model: Any, *, last: bool = True) -> Any:
         from autofix.surgery.onnx_blocks import run_in_blocks
 
         if not run_in_blocks(model):
