@@ -163,6 +163,24 @@ def test_adaptive_pooling(dims, size, bins):
     got, want = adaptive_max(x, bins, dims), getattr(functional, f"adaptive_max_pool{dims}d")(x, bins, return_indices=True)
     torch.testing.assert_close(got[0], want[0])
     assert torch.equal(got[1], want[1])
+    x = torch.randint(0, 2, x.shape).float()  # ties
+    assert torch.equal(adaptive_max(x, bins, dims)[1], getattr(functional, f"adaptive_max_pool{dims}d")(x, bins, return_indices=True)[1])
+
+
+def test_adaptive_pooling_to_a_number_of_places_known_at_run_time():
+    class Halve(nn.Module):
+        def forward(self, x):
+            return adaptive_pool(x, (x.shape[2] // 2, 3), 2, False), *adaptive_max(x, (x.shape[3], x.shape[2] // 2), 2)
+
+    functional, auto = torch.nn.functional, torch.export.Dim.AUTO
+    program = torch.export.export(Halve(), (torch.randn(1, 2, 9, 4),), dynamic_shapes=({2: auto, 3: auto},)).module()
+    for rows, columns in ((9, 4), (14, 5), (6, 11)):
+        x = torch.randn(1, 2, rows, columns)
+        mean, largest, where = program(x)
+        torch.testing.assert_close(mean, functional.adaptive_avg_pool2d(x, (rows // 2, 3)))
+        want = functional.adaptive_max_pool2d(x, (columns, rows // 2), return_indices=True)
+        assert torch.equal(largest, want[0])
+        assert torch.equal(where, want[1])
 
 
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, -2.0, 0.5])])

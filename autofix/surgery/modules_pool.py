@@ -8,27 +8,33 @@ import torch
 from torch import Tensor
 
 
-def adaptive_windows(size: Any, bins: int) -> tuple[Tensor, Tensor]:
+def adaptive_windows(size: Any, bins: Any) -> tuple[Tensor, Tensor]:
     """Indices [bins, widest] into an axis and whether each counts. Window i runs from floor(i size / bins) to
     ceil((i + 1) size / bins) (PyTorch's AdaptiveAveragePooling kernel); places beyond a window repeat its last one."""
     axis = torch.arange(bins)
     starts = (axis * size).div(bins, rounding_mode="floor")
     ends = ((axis + 1) * size + bins - 1).div(bins, rounding_mode="floor")
-    widest = (size + bins - 1) // bins + 1
+    some = torch.sym_max(bins, 1) if isinstance(bins, torch.SymInt) else bins  # type: ignore[attr-defined]
+    widest = (size + some - 1) // some + 1
     places = starts[:, None] + torch.arange(widest)[None]
     return torch.minimum(places, ends[:, None] - 1), places < ends[:, None]
 
 
-def adaptive_pool_axis(x: Tensor, axis: int, bins: int, largest: bool) -> Tensor:
+def windows_of(x: Tensor, axis: int, places: Tensor) -> Tensor:
+    """x with `axis` moved to the end and opened up into windows: [..., bins, widest] for places [bins, widest]."""
+    moved = x.transpose(axis, -1)
+    return moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], *places.shape)
+
+
+def adaptive_pool_axis(x: Tensor, axis: int, bins: Any, largest: bool) -> Tensor:
     """Pool one axis (counted from the end) to `bins` places."""
     size = x.shape[axis]
-    if isinstance(size, int) and size == bins:
+    if type(size) is int and type(bins) is int and size == bins:
         return x
-    if bins == 1:
+    if type(bins) is int and bins == 1:
         return x.amax(axis, keepdim=True) if largest else x.mean(axis, keepdim=True)
     places, counts = adaptive_windows(size, bins)
-    moved = x.transpose(axis, -1)
-    windows = moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1)
+    windows = windows_of(x, axis, places)
     if largest:
         pooled = windows.amax(-1)
     else:
@@ -36,15 +42,15 @@ def adaptive_pool_axis(x: Tensor, axis: int, bins: int, largest: bool) -> Tensor
     return pooled.transpose(axis, -1)
 
 
-def adaptive_sizes(output_size: Any, dims: int, x: Tensor) -> list[int | None]:
-    """One bin count an axis; None keeps an axis."""
-    sizes = [output_size] * dims if isinstance(output_size, int) or output_size is None else list(output_size)
-    return [None if s is None else int(s) for s in sizes]
+def adaptive_sizes(output_size: Any, dims: int) -> list[Any]:
+    """One bin count an axis, which may be a symbolic size; None keeps an axis."""
+    sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size]
+    return sizes * dims if len(sizes) == 1 else sizes
 
 
 def adaptive_pool(x: Tensor, output_size: Any, dims: int, largest: bool) -> Tensor:
     """Adaptive average or maximum pooling over the last `dims` axes."""
-    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims, x), strict=True):
+    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims), strict=True):
         if bins is not None:
             x = adaptive_pool_axis(x, axis, bins, largest)
     return x
@@ -52,8 +58,10 @@ def adaptive_pool(x: Tensor, output_size: Any, dims: int, largest: bool) -> Tens
 
 def adaptive_is_plain(x: Tensor, output_size: Any, dims: int) -> bool:
     """Whether exporters have a form of their own: every axis of known size and a multiple of its bins, or one bin."""
-    for size, bins in zip(x.shape[-dims:], adaptive_sizes(output_size, dims, x), strict=True):
-        if bins not in (None, 1) and not (type(size) is int and torch._C._get_tracing_state() is None and size % bins == 0):
+    for size, bins in zip(x.shape[-dims:], adaptive_sizes(output_size, dims), strict=True):
+        if bins is None or (type(bins) is int and bins == 1):
+            continue
+        if not (type(size) is int and type(bins) is int and torch._C._get_tracing_state() is None and size % bins == 0):
             return False
     return True
 
@@ -78,19 +86,18 @@ def adaptive_avg_pool3d_any(input: Tensor, output_size: Any) -> Any:
 
 
 def adaptive_max(x: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
-    """Maximum pooling and the flat index of each maximum within the pooled axes; an exporter drops the latter where unused."""
+    """Maximum pooling and the flat index of each window's first maximum within the pooled axes; an exporter drops the latter where unused."""
     values = adaptive_pool(x, output_size, dims, True)
     flat = torch.arange(x[(0,) * (x.dim() - dims)].numel()).reshape(x.shape[-dims:]).expand(x.shape)
-    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims, x), strict=True):
+    for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims), strict=True):
         if bins is None:
             continue
         places, _ = adaptive_windows(x.shape[axis], bins)
-        parts = []
-        for value in (x, flat):
-            moved = value.transpose(axis, -1)
-            parts.append(moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], bins, -1))
-        chosen = parts[0].argmax(-1, keepdim=True)
-        x, flat = (p.gather(-1, chosen).squeeze(-1).transpose(axis, -1) for p in parts)
+        parts = [windows_of(value, axis, places) for value in (x, flat)]
+        window, place = parts
+        best = window.amax(-1, keepdim=True)  # among equals, also those of other rows, PyTorch's kernel keeps the first in row-major order
+        first = torch.where((window == best) | (window != window), place, torch.iinfo(place.dtype).max).amin(-1)
+        x, flat = best.squeeze(-1).transpose(axis, -1), first.transpose(axis, -1)
     return values, flat
 
 

@@ -38,11 +38,36 @@ def get_more_inputs():
     return [[torch.randn(2, 2, 5, 11)], [torch.randn(1, 2, 4, 3)]]
 """
 
+TO_SIZES = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x, guide):
+        small, where = F.adaptive_max_pool2d(x, guide.shape[-2:], return_indices=True)
+        return small * guide, where, F.adaptive_avg_pool1d(x.flatten(2), x.shape[-1] // 2)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(1, 2, 10, 7), torch.randn(1, 2, 4, 3)]
+
+
+dynamic_shapes = {"x": {3: "w"}, "guide": {2: "rows"}}
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(1, 2, 10, 11), torch.randn(1, 2, 5, 3)], [torch.randn(1, 2, 10, 6), torch.randn(1, 2, 3, 3)]]
+"""
+
 
 class AdaptivePool(ProgramStrategy):
     """Write adaptive pooling as windows whose bounds are computed from the size.
 
-    When it helps: the output size does not divide the input size, or the input size is dynamic; exporters refuse both or
+    When it helps: the output size does not divide the input size, or one of both is dynamic; exporters refuse that or
     freeze the windows of the example.
     Why it is safe: window i runs from floor(i n / m) to ceil((i + 1) n / m), which is what PyTorch's kernels do
     (aten/src/ATen/native/AdaptivePooling.h), computed in the graph for every size.
@@ -108,7 +133,7 @@ class AdaptivePool(ProgramStrategy):
         }
         return plan
 
-    REPAIRS = (Example(PYRAMID, symptom="unsupported-operator"),)
+    REPAIRS = (Example(PYRAMID, symptom="unsupported-operator"), Example(TO_SIZES, symptom="axis-specialized"))
     DECLINES = (
         Diagnosis("unsupported-operator", Stage.CONVERT),
         Evidence(
