@@ -36,6 +36,89 @@ def one_subgraph_version() -> Iterator[None]:
         passes._maybe_set_opset_version = before
 
 
+def size_for_stride(graph: Any, node: Any) -> Any:
+    """Sizes whose product is what a `sym_stride` node of a graph reads, as nodes (tensor, axes) or one node that holds the very number; None where
+    nothing in the graph tells it. Compared as symbols: a tensor's strides need not be those of a packed one."""
+    tensor, axis = node.args
+    value = tensor.meta.get("val")
+    if value is None:
+        return None
+    wanted = value.stride(axis)
+    wanted = getattr(getattr(wanted, "node", None), "expr", wanted)
+
+    def same(number: Any) -> bool:
+        return bool(getattr(getattr(number, "node", None), "expr", number) == wanted)
+
+    product: Any = 1
+    for size in value.shape[axis + 1 :]:
+        product = product * size
+    if same(product):
+        return tensor, range(axis + 1, value.dim())
+    for other in graph.nodes:
+        held = other.meta.get("val")
+        if other is node:
+            break
+        if other.op == "placeholder" and hasattr(held, "shape"):
+            for k, size in enumerate(held.shape):
+                if same(size):
+                    return other, (k,)
+        elif hasattr(held, "node") and same(held) and other.target is not node.target:
+            return other, None
+    return None
+
+
+def without_strides(module: Any) -> Any:
+    """A decomposed graph module, and those within, with sizes in place of strides, which ONNX has no word for.
+
+    torch reads a size off a stride where two axes turned out to be equal (an assertion in the body of a loop, say).
+    """
+    import operator
+
+    import torch
+
+    for one in module.modules():
+        strides = [n for n in one.graph.nodes if n.target is torch.ops.aten.sym_stride.int]
+        if not strides:
+            continue
+        one.graph.eliminate_dead_code()
+        for node in [n for n in one.graph.nodes if n.target is torch.ops.aten.sym_stride.int]:
+            found = size_for_stride(one.graph, node)
+            if found is None:
+                continue
+            source, axes = found
+            with one.graph.inserting_before(node):
+                number = source if axes is None else 1
+                for k in axes or ():
+                    size = one.graph.call_function(torch.ops.aten.sym_size.int, (source, k))
+                    size.meta["val"] = source.meta["val"].shape[k]
+                    if number == 1:
+                        number = size
+                    else:
+                        number, first = one.graph.call_function(operator.mul, (number, size)), number
+                        number.meta["val"] = first.meta["val"] * size.meta["val"]
+            node.replace_all_uses_with(number)
+            one.graph.erase_node(node)
+        one.recompile()
+    return module
+
+
+@contextlib.contextmanager
+def sizes_for_strides() -> Iterator[None]:
+    """Let the exporter read sizes where its decomposed program reads strides."""
+    try:
+        from torch.onnx._internal.exporter import _fx_passes as passes
+
+        before = passes.remove_assertion_nodes
+    except (ImportError, AttributeError):
+        yield
+        return
+    setattr(passes, "remove_assertion_nodes", lambda module: without_strides(before(module)))  # noqa: B010
+    try:
+        yield
+    finally:
+        passes.remove_assertion_nodes = before
+
+
 def asked_by_library() -> bool:
     """Whether the test that is being evaluated stands in torch itself: compiled code, or a file of torch's."""
     frame: Any = sys._getframe(1)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from autofix.adapter import input_leaves, make_flat_model, parameter_name
-from autofix.capture_scopes import notes_numbers, numbers_like_axes, one_subgraph_version
+from autofix.capture_scopes import notes_numbers, numbers_like_axes, one_subgraph_version, sizes_for_strides
 from autofix.graph_names import finish_names
 from autofix.program import CapturePlan
 from autofix.target import DEFAULT_OPSET, ExportConfig
@@ -157,6 +157,7 @@ def convert_program(program: Any, inputs: list[str], outputs: list[str], config:
             stack.enter_context(make())
         stack.enter_context(extra_decompositions(plan))
         stack.enter_context(one_subgraph_version())
+        stack.enter_context(sizes_for_strides())
         if notes_numbers(program):
             stack.enter_context(numbers_like_axes(everywhere=True))
         made = torch.onnx.export(
