@@ -28,6 +28,8 @@ STEPS = 6
 NOTHING_FASTER = "no strategy makes it faster"
 QUICK_SECONDS = 0.2
 NEARLY = 1.15
+HELPERS = 2
+"""How many changes of the graph are tried for a runtime whose results differ."""
 MEMORY_SHARE = 0.5
 """Of a process's memory limit that the files of one race may take; each takes about COPIES times its size when it is open."""
 COPIES = 2.5
@@ -187,7 +189,7 @@ class Climb:
         found = []
         for fix, strategy in self.search.proposals(base):
             if strategy.effect_of(fix) is effect and not has_fix(base.recipe, fix) and still_worth(self.known.get(fix.key()), now_ms):
-                found.append((Candidate(self.search.extended(base.recipe, fix, strategy), base, fix, strategy), fix, strategy))
+                found.append((self.added(base, fix, strategy), fix, strategy))
         found.sort(key=lambda entry: self.search.frontier.rank(entry[0]), reverse=True)
         return {fix.key(): (fix, strategy) for _, fix, strategy in found}
 
@@ -196,6 +198,8 @@ class Climb:
         passed: dict[str, Trial] = {}
         for key, (fix, strategy) in list(by_key.items()):
             trial = self.attempt(self.search.extended(base.recipe, fix, strategy), base, fix, strategy)
+            if trial is not None and not trial.ok and fix.level is Level.RUNTIME:
+                trial = self.helped(trial)
             if trial is None or not trial.ok:
                 self.known[key] = Gain(key, 0.0, 0.0, level=fix.level)
                 continue
@@ -205,6 +209,22 @@ class Climb:
             if not self.target.fastest and self.clearly_meets(trial):
                 break
         return passed
+
+    def helped(self, failed: Trial) -> Trial | None:
+        """A setting of the runtime whose results differ, with the likeliest change of the graph that cures that, where one does."""
+        if failed.stage is not Stage.PARITY or failed.diagnosis is None:
+            return None
+        found = [(f, s) for f, s in self.search.proposals(failed) if f.level is Level.ONNX and s.effect_of(f) is Effect.EXACT]
+        ranked = sorted(found, key=lambda one: self.search.frontier.rank(self.added(failed, *one)), reverse=True)
+        for fix, strategy in ranked[:HELPERS]:
+            trial = self.attempt(self.search.extended(failed.recipe, fix, strategy), failed, fix, strategy)
+            if trial is not None and trial.ok:
+                return trial
+        return None
+
+    def added(self, base: Trial, fix: Fix, strategy: Strategy) -> Candidate:
+        """A trial's recipe with one more fix."""
+        return Candidate(self.search.extended(base.recipe, fix, strategy), base, fix, strategy)
 
     def attempt(self, recipe: Recipe, base: Trial, fix: Fix | None, strategy: Strategy | None) -> Trial | None:
         """One trial, its error kept within budget; None where there was none (tried before, or out of budget)."""
@@ -314,7 +334,7 @@ class Climb:
 
     def peak(self) -> dict[str, float]:
         """The facts of peak.py; {} where they could not be had."""
-        _, answer, _ = self.process.ask("peak")
+        _, answer, _ = self.process.ask("peak", trial=str(self.found.folders[self.winner.recipe.id]))
         return dict(answer["facts"]) if answer is not None and "facts" in answer else {}
 
     def files_at_once(self, base: Trial) -> int:

@@ -304,7 +304,8 @@ def answer(worker: CaseWorker, request: dict[str, Any]) -> dict[str, Any]:
         from autofix.peak import peak_facts
         from autofix.reference import load_reference
 
-        return {"facts": peak_facts(worker.model, load_reference(str(worker.folder / "reference")), worker.target.threads)}
+        file = Path(request["trial"]) / "model.onnx" if "trial" in request else None
+        return {"facts": peak_facts(worker.model, load_reference(str(worker.folder / "reference")), worker.target.threads, file)}
     if op == "profile":
         from autofix.profile import profile_file
         from autofix.reference import load_reference

@@ -75,15 +75,16 @@ def peer_call(name, model, args, feed, folder):
     return lambda: session.run(None, values)
 
 
-def repaired(row, folder, target, start=None):
-    """What autofix leaves for a model: the winner's folder and the repair."""
+def repaired(row, folder, target, start=None, after=None):
+    """What autofix leaves for a model, as a Repair. start: (ExportConfig fields, fixes) of a bad state to begin with. after: the recipe of a repair
+    that is gone on from, with approximate strategies alone."""
     from autofix.case import CaseSpec
     from autofix.isolate import CaseProcess, Limits
     from autofix.loader import load_strategies
     from autofix.racing import race
     from autofix.recipe import Recipe
     from autofix.search import Budget, Search, Silent
-    from autofix.target import ExportConfig, Target
+    from autofix.target import Effect, ExportConfig, Target
 
     registry = load_strategies()
     target = Target.from_json({**Target().to_json(), **target})
@@ -91,6 +92,9 @@ def repaired(row, folder, target, start=None):
     if start:
         config, fixes = start
         first = [Recipe(start=ExportConfig(**config)).plus(registry[n].fix(**p) for n, p in fixes)]
+    if after is not None:
+        first = [after]
+        registry = {n: s for n, s in registry.items() if s.effect is Effect.APPROXIMATE or after.has(n)}
     process = CaseProcess(CaseSpec(str(HERE / "models" / f"{row}.py")), target, limits=Limits(seconds=600), folder=folder)
     with process:
         search = Search(process, process.reference(), registry, target, Budget(1500, 80), first=first)
@@ -128,14 +132,20 @@ def measure_row(row, options):
             ours |= {f"bad: {n}": ({"fastest": True}, b) for n, b in BAD.items() if n != "level BASIC" or row in CONVOLVES}
         if options.int8 and row in INT8:
             ours["int8"] = ({"fastest": True, "allow": ["approximate"], "max_error": INT8[row]}, None)
-        folders = {}
+        folders, healthy = {}, None
         for name, (target, start) in ours.items():
             (place / name.replace(" ", "_")).mkdir()
-            found = repaired(row, place / name.replace(" ", "_"), target, start)
+            found = repaired(row, place / name.replace(" ", "_"), target, start, healthy if name == "int8" else None)
+            for trial in found.trials:
+                took = f"{trial.latency['ort_ms']:.3f} ms" if trial.latency else ""
+                gain = f"{trial.latency['gain']:.3f}x" if trial.latency and "gain" in trial.latency else ""
+                why = trial.diagnosis.symptom if trial.diagnosis and not trial.latency else ""
+                print(f"{row} {name}: {trial.recipe}: {took} {gain} {why} {trial.cpu_seconds:.0f} s", file=sys.stderr, flush=True)
             if found.winner is None:
                 out["failed"][name] = found.stopped
                 continue
             folders[name] = found.folders[found.winner.recipe.id]
+            healthy = healthy or found.winner.recipe
             out["recipes"][name] = str(found.winner.recipe)
             errors = [r["error"] for r in found.winner.parity if r.get("error") is not None and r["origin"] != "generated"]
             out["errors"][name] = max(errors, default=0.0)
@@ -166,7 +176,9 @@ def table_line(out):
     rounds = len(ms["eager"])
     peers = [p for p in PEERS if p in ms]
     middle = {n: quartiles(t)[1] for n, t in ms.items()}
-    best = min(peers, key=lambda p: middle[p], default="eager")
+    # the best peer is chosen on every other round and compared on those between: the luckiest of equal peers would look faster than it is
+    best = min(peers, key=lambda p: quartiles(ms[p][::2])[1], default="eager")
+    ms = {n: t[1::2] for n, t in ms.items()}
     lines, figures = [], {}
     for name in ms:
         to_eager = quartiles([e / t for e, t in zip(ms["eager"], ms[name], strict=True)])
@@ -192,6 +204,7 @@ def main():
     parser.add_argument("--bad", action="store_true")
     parser.add_argument("--int8", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit 1 where a goal of goals.toml is missed")
+    parser.add_argument("--trials", default="", metavar="FILE", help="append each trial, with what it gained, and messages of peers")
     parser.add_argument("--row", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.peers = [p for p in options.peers.split(",") if p and not (options.quick and p == "compile")]
@@ -205,9 +218,10 @@ def main():
     for row in rows:
         more = [f for f in ("--bad", "--int8") if getattr(options, f[2:])]
         command = [sys.executable, __file__, "--row", row, "--seconds", str(options.seconds), "--peers", ",".join(options.peers), *more]
-        ended = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        with open(options.trials or os.devnull, "a") as log:
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
         if ended.returncode:
-            print(f"| {row} | failed | | | | {(ended.stderr.strip().splitlines() or ['?'])[-1][:120]} |", flush=True)
+            print(f"| {row} | failed | | | | {(ended.stdout.strip().splitlines() or [f'exit code {ended.returncode}'])[-1][:120]} |", flush=True)
             missed.append(f"{row} failed")
             continue
         lines, figures, _ = table_line(json.loads(ended.stdout.strip().splitlines()[-1]))

@@ -117,6 +117,9 @@ def test_the_machines_own_peak_is_told_in_words():
     assert "90.0% of this machine's own 100 GFLOP/s" in peak_text(row) and "little is left" in peak_text(row)
     assert peak_share({**row, "gflop": 0.0}) is None and "no matrix products" in peak_text({**row, "gflop": 0.0})
     assert peak_text({"ort_ms": 1.0}) == ""
+    eight = {**row, "peak_int8_gops": 200.0}  # float32's peak would make it look as if nothing were left
+    assert peak_share(eight) == pytest.approx(0.45) and "45.0% of this machine's own 200 GOP/s for a large 8-bit matrix product" in peak_text(eight)
+    assert "little is left" not in peak_text(eight) and "float32 peak: 100 GFLOP/s" in peak_text(eight)
 
 
 def test_gainers_are_those_that_most_rounds_show():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofix.errors import NothingToDo
-from autofix.recipe import Fix
+from autofix.recipe import Fix, Level
 from autofix.session import SessionSettings
 from autofix.strategy import Evidence, Example, RuntimeStrategy
 from autofix.target import Target
@@ -54,10 +54,15 @@ class GraphLevel(RuntimeStrategy):
         "run-error-at-other-values",
         "crash",
     )
+    group = "graph level"
     prior = 0.25
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
-        if evidence.recipe.has("graph_level") or evidence.recipe.has("openvino_runtime"):
+        if evidence.recipe.has("openvino_runtime"):
+            return
+        if evidence.recipe.has("graph_level"):
+            if evidence.diagnosis.symptom == "too-slow" and self.fix(level="ALL").key() not in {f.key() for f in evidence.recipe.fixes}:
+                yield self.fix(level="ALL")  # what a low level cost once more
             return
         if evidence.diagnosis.symptom == "too-slow":
             if not any("conv" in name for name in evidence.operators):  # the layouts for convolutions belong to level ALL alone
@@ -75,5 +80,8 @@ class GraphLevel(RuntimeStrategy):
             raise NothingToDo(f"the level is {level} already")
         return replace(settings, level=level)
 
-    REPAIRS = (Example(BLOCK, symptom="too-slow", fix={"level": "BASIC"}),)
+    REPAIRS = (
+        Example(BLOCK, symptom="too-slow", fix={"level": "BASIC"}),
+        Example(BLOCK, symptom="too-slow", fix={"level": "ALL"}, start=(Fix("graph_level", Level.RUNTIME, {"level": "DISABLE_ALL"}),)),
+    )
     DECLINES = (Evidence(Diagnosis("too-slow", Stage.LATENCY), facts={"operators": {"aten.conv2d.default": ""}}),)
