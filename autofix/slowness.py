@@ -75,12 +75,25 @@ def graph_fault(row: Row, node: Any, graph: Graph, optimized: Graph | None) -> s
     return ""
 
 
+def counts_up(name: str, graph: Graph) -> bool:
+    """Whether a value is the constant 0, 1, 2, ... along its last axis."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    tensor = graph.constants.get(name)
+    if tensor is None or tensor.data_type not in (6, 7) or not tensor.dims or math.prod(tensor.dims) != tensor.dims[-1]:
+        return False
+    if tensor.data_location == 1:  # in a file beside the graph, which is not read here: whole numbers of that form have to do
+        return True
+    return np.array_equal(numpy_helper.to_array(tensor).reshape(-1), np.arange(tensor.dims[-1]))
+
+
 def is_one_hot(name: str, graph: Graph, depth: int = 3) -> bool:
     """Whether a value is a one-hot encoding, seen through casts and reshapes."""
     node = graph.producer.get(name)
     if node is None or depth == 0:
         return False
-    if node.op_type == "OneHot":
+    if node.op_type == "OneHot" or node.op_type == "Equal" and any(counts_up(i, graph) for i in node.input):
         return True
     passes = node.op_type in (*CASTS, "Reshape", "Squeeze", "Unsqueeze", "Identity") and bool(node.input)
     return passes and is_one_hot(node.input[0], graph, depth - 1)

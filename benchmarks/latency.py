@@ -75,9 +75,12 @@ def peer_call(name, model, args, feed, folder):
     return lambda: session.run(None, values)
 
 
-def repaired(row, folder, target, start=None, after=None):
-    """What autofix leaves for a model, as a Repair. start: (ExportConfig fields, fixes) of a bad state to begin with. after: the recipe of a repair
-    that is gone on from, with approximate strategies alone."""
+def repaired(path, folder, target, start=None, after=None):
+    """What autofix leaves for a model file, as a Repair.
+
+    start: (ExportConfig fields, fixes) of a bad state to begin with. after: the recipe of a repair that is gone on from, with approximate
+    strategies alone.
+    """
     from autofix.case import CaseSpec
     from autofix.isolate import CaseProcess, Limits
     from autofix.loader import load_strategies
@@ -95,7 +98,7 @@ def repaired(row, folder, target, start=None, after=None):
     if after is not None:
         first = [after]
         registry = {n: s for n, s in registry.items() if s.effect is Effect.APPROXIMATE or after.has(n)}
-    process = CaseProcess(CaseSpec(str(HERE / "models" / f"{row}.py")), target, limits=Limits(seconds=600), folder=folder)
+    process = CaseProcess(CaseSpec(str(path)), target, limits=Limits(seconds=600), folder=folder)
     with process:
         search = Search(process, process.reference(), registry, target, Budget(1500, 80), first=first)
         found = search.run()
@@ -135,7 +138,7 @@ def measure_row(row, options):
         folders, healthy = {}, None
         for name, (target, start) in ours.items():
             (place / name.replace(" ", "_")).mkdir()
-            found = repaired(row, place / name.replace(" ", "_"), target, start, healthy if name == "int8" else None)
+            found = repaired(HERE / "models" / f"{row}.py", place / name.replace(" ", "_"), target, start, healthy if name == "int8" else None)
             for trial in found.trials:
                 took = f"{trial.latency['ort_ms']:.3f} ms" if trial.latency else ""
                 gain = f"{trial.latency['gain']:.3f}x" if trial.latency and "gain" in trial.latency else ""

@@ -49,7 +49,7 @@ def node(op_type, inputs, outputs, line=0, operator="", path="", name=None, **at
 
 
 def graph_of(*nodes, weights=None):
-    constants = [numpy_helper.from_array(np.asarray(v, np.float32), n) for n, v in (weights or {}).items()]
+    constants = [numpy_helper.from_array(v if v.dtype.kind == "i" else np.asarray(v, np.float32), n) for n, v in (weights or {}).items()]
     value = helper.make_tensor_value_info
     graph = helper.make_graph(list(nodes), "g", [value("x", TensorProto.FLOAT, None)], [value("y", TensorProto.FLOAT, None)], constants)
     return Graph(graph)
@@ -108,6 +108,7 @@ def test_nodes_without_notes_are_paired_in_order():
 
 
 W = {"w": np.zeros((8, 8, 3, 3)), "dw": np.zeros((8, 1, 3, 3)), "w3": np.zeros((8, 8, 3, 3, 3)), "wt": np.zeros((8, 8)), "s": np.zeros(8)}
+W |= {"places": np.arange(8), "sizes": np.arange(1, 9)}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,8 @@ W = {"w": np.zeros((8, 8, 3, 3)), "dw": np.zeros((8, 1, 3, 3)), "w3": np.zeros((
         ([node("Cast", ["wt"], ["y"], to=1)], 99.0, "weight-cast-each-run"),
         ([node("GatherElements", ["wt", "x"], ["y"])], 99.0, "gather-elements-embedding"),
         ([node("OneHot", ["x", "s", "s"], ["h"]), node("Cast", ["h"], ["f"], to=1), node("MatMul", ["f", "wt"], ["y"])], 99.0, "one-hot-embedding"),
+        ([node("Equal", ["x", "places"], ["h"]), node("Cast", ["h"], ["f"], to=1), node("MatMul", ["f", "wt"], ["y"])], 99.0, "one-hot-embedding"),
+        ([node("Equal", ["x", "sizes"], ["h"]), node("Cast", ["h"], ["f"], to=1), node("MatMul", ["f", "wt"], ["y"])], 99.0, ""),
         ([node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", "s", "s", "s", "s"], ["y"])], 99.0, "unfused-conv-bn"),
     ],
 )
