@@ -42,14 +42,18 @@ def sum_by_bag(rows: Tensor, bag: Tensor, bags: Any) -> Tensor:
     return zeros.index_put((bag,), rows, accumulate=True)  # whole rows at a time: one ScatterND
 
 
-def embedding_bags(rows: Tensor, bag: Tensor, bags: Any, kept: Tensor | None, mode: str) -> Tensor:
-    """Sum, mean or maximum of rows [n, width] by bag; rows with False in `kept` are left out, an empty bag gives zeros."""
+def embedding_bags(rows: Tensor, starts: Tensor, kept: Tensor | None, mode: str) -> Tensor:
+    """Sum, mean or maximum of rows [n, width] by bag, which begin at `starts`; rows with False in `kept` are left out, an empty bag gives zeros."""
+    count, bags = rows.shape[0], starts.shape[0]
+    bag = bag_of_each(starts, count)
     if mode == "sum":
         return sum_by_bag(rows if kept is None else torch.where(kept[:, None], rows, torch.zeros_like(rows)), bag, bags)
-    counted = torch.ones_like(bag) if kept is None else kept.long()
-    number = torch.zeros(bags, dtype=torch.int64).scatter_add(0, bag, counted)[:, None]
+    if kept is None:  # from one start to the next
+        number = (torch.cat([starts[1:].long(), torch.full((1,), count, dtype=torch.int64)]) - starts.long())[:, None]
+    else:
+        number = torch.zeros(bags, dtype=torch.int64).scatter_add(0, bag, kept.long())[:, None]
     if mode == "mean":
-        return embedding_bags(rows, bag, bags, kept, "sum") / number.clamp(min=1).to(rows.dtype)
+        return embedding_bags(rows, starts, kept, "sum") / number.clamp(min=1).to(rows.dtype)
     low = torch.full((bags, rows.shape[1]), float("-inf"), dtype=rows.dtype)
     seen = rows if kept is None else rows.masked_fill(~kept[:, None], float("-inf"))
     best = low.scatter_reduce(0, bag[:, None].expand(-1, rows.shape[1]), seen, "amax")
@@ -81,7 +85,7 @@ def embedding_bag_any(
     if input.dim() == 1:
         assert offsets is not None
         starts = offsets[:-1] if include_last_offset else offsets
-        return embedding_bags(rows, bag_of_each(starts, input.shape[0]), starts.shape[0], kept, mode)
+        return embedding_bags(rows, starts, kept, mode)
     if kept is None:
         return rows.amax(1) if mode == "max" else rows.mean(1) if mode == "mean" else rows.sum(1)
     number = kept.sum(1, keepdim=True).to(rows.dtype)
