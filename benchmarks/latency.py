@@ -75,11 +75,11 @@ def peer_call(name, model, args, feed, folder):
     return lambda: session.run(None, values)
 
 
-def repaired(path, folder, target, start=None, after=None):
+def repaired(path, folder, target, start=None, after=None, budget=1500.0):
     """What autofix leaves for a model file, as a Repair.
 
     start: (ExportConfig fields, fixes) of a bad state to begin with. after: the recipe of a repair that is gone on from, with approximate
-    strategies alone.
+    strategies alone. budget: seconds of the search.
     """
     from autofix.case import CaseSpec
     from autofix.isolate import CaseProcess, Limits
@@ -100,7 +100,7 @@ def repaired(path, folder, target, start=None, after=None):
         registry = {n: s for n, s in registry.items() if s.effect is Effect.APPROXIMATE or after.has(n)}
     process = CaseProcess(CaseSpec(str(path)), target, limits=Limits(seconds=600), folder=folder)
     with process:
-        search = Search(process, process.reference(), registry, target, Budget(1500, 80), first=first)
+        search = Search(process, process.reference(), registry, target, Budget(budget, 80), first=first)
         found = search.run()
         if found.winner is not None:
             race(process, found, search, 1.0, Silent())
@@ -138,7 +138,9 @@ def measure_row(row, options):
         folders, healthy = {}, None
         for name, (target, start) in ours.items():
             (place / name.replace(" ", "_")).mkdir()
-            found = repaired(HERE / "models" / f"{row}.py", place / name.replace(" ", "_"), target, start, healthy if name == "int8" else None)
+            found = repaired(
+                HERE / "models" / f"{row}.py", place / name.replace(" ", "_"), target, start, healthy if name == "int8" else None, options.budget
+            )
             for trial in found.trials:
                 took = f"{trial.latency['ort_ms']:.3f} ms" if trial.latency else ""
                 gain = f"{trial.latency['gain']:.3f}x" if trial.latency and "gain" in trial.latency else ""
@@ -204,8 +206,9 @@ def main():
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}, without torch.compile")
     parser.add_argument("--seconds", type=float, default=15.0, help="of measuring a model; nine rounds at least")
-    parser.add_argument("--bad", action="store_true")
-    parser.add_argument("--int8", action="store_true")
+    parser.add_argument("--budget", type=float, default=1500.0, help="seconds of each search of autofix")
+    parser.add_argument("--bad", action="store_true", help="start from bad states as well; they must end beside the healthy result")
+    parser.add_argument("--int8", action="store_true", help="the 8-bit lane as well, within its error budget")
     parser.add_argument("--check", action="store_true", help="exit 1 where a goal of goals.toml is missed")
     parser.add_argument("--trials", default="", metavar="FILE", help="append each trial, with what it gained, and messages of peers")
     parser.add_argument("--row", default="", help=argparse.SUPPRESS)
@@ -220,7 +223,19 @@ def main():
     worst, missed, done = 9.0, [], 0
     for row in rows:
         more = [f for f in ("--bad", "--int8") if getattr(options, f[2:])]
-        command = [sys.executable, __file__, "--row", row, "--seconds", str(options.seconds), "--peers", ",".join(options.peers), *more]
+        command = [
+            sys.executable,
+            __file__,
+            "--row",
+            row,
+            "--seconds",
+            str(options.seconds),
+            "--budget",
+            str(options.budget),
+            "--peers",
+            ",".join(options.peers),
+            *more,
+        ]
         with open(options.trials or os.devnull, "a") as log:
             ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
         if ended.returncode:

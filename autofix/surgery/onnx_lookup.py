@@ -168,15 +168,16 @@ def narrow_column(w: OnnxWriter, name: str, axis: int, known: FastGraph) -> str:
 
 
 def repeated_source(name: str, axis: int, known: FastGraph) -> str:
-    """The value with size 1 on every axis before `axis` that `name` repeats along those, or an empty string."""
+    """The value that `name` repeats along all axes before `axis`: it has size 1 there, or lacks them. An empty string where there is none."""
     shape, node = known.shapes.get(name, ()), known.makers.get(name)
     if shape and all(d == 1 for d in shape[:axis]):
         return name
     if node is None or node.op_type != "Expand":
         return ""
     inner = known.shapes.get(node.input[0], ())
-    same = len(inner) == len(shape) and inner[axis:] == shape[axis:] and "" not in inner
-    return node.input[0] if same and all(d == 1 for d in inner[:axis]) else ""
+    own = len(inner) - (len(shape) - axis)
+    same = own >= 0 and inner[own:] == shape[axis:] and "" not in inner
+    return node.input[0] if same and all(d == 1 for d in inner[:own]) else ""
 
 
 def gather_blocks(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
@@ -198,7 +199,8 @@ def gather_blocks(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool
         w.op("Gather", w.const(constant[(0,) * axis], constant.dtype), ids, axis=0, out=node.output[0])
         return True
     if source:
-        table = w.squeeze(source, list(range(axis))) if axis else source
+        own = (known.rank(source) or 0) - (rank - axis)
+        table = w.squeeze(source, list(range(own))) if own else source
         w.op("Gather", table, ids, axis=0, out=node.output[0])
         return True
     if "" in shape[:axis] or shape[:axis] != wanted[:axis] or w.opset < 12 or known.types.get(indices) != TensorProto.INT64:

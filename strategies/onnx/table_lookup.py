@@ -58,7 +58,7 @@ class Model(nn.Module):
     def forward(self, ids, own, x, fixed):
         wide = ids.unsqueeze(-1).expand(-1, -1, 8)
         shared = self.table.unsqueeze(0).expand(ids.shape[0], -1, -1).gather(1, wide)
-        flat = self.table.gather(0, ids.reshape(-1, 1).expand(-1, 8))
+        flat = self.table.gather(0, ids.reshape(-1, 1).expand(-1, 8)) + self.table.expand(ids.shape[0], -1, -1).gather(1, wide)[0, 0]
         return shared, flat, x.gather(1, own.unsqueeze(-1).expand(-1, -1, 8)), torch.take_along_dim(self.table[None], fixed.unsqueeze(-1), 1)
 
 
