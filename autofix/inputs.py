@@ -19,6 +19,7 @@ from autofix.classes import class_leaf, past_range_integers, source_constants, w
 from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests, tie_sets
+from autofix.magnitudes import magnitude_sets
 from autofix.multiples import DIVIDERS, multiple_sets
 from autofix.nonfinite import nonfinite_sets
 from autofix.sizes import size_sets
@@ -163,6 +164,7 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
     facts["roles"] = {p.name: p.role for p in explorer.plans}
     facts["watch_changes_values"] = watch_differs(first, watch)
     value_sets(explorer)
+    magnitude_sets(explorer)
     size_sets(explorer)
     number_sets(explorer)
     integer_sets(explorer)

@@ -187,8 +187,9 @@ def try_model(
         row["good"] &= not truth.wrong_on_nan
     elif row["alarm"] and model is not None:  # is it wrong on fresh inputs of that kind too?
         sizes = {k: int(v) for k, _, v in (part.partition("=") for part in answer["facts"].get("sizes", "").split(", ")) if k}
-        any_integer = "integer" in answer["facts"].get("input_set", "")
-        found = make_truth(case, table.confirming_inputs(model, sizes, any_integer, 24, options.seed + 2000), run, target).wrong
+        kind = answer["facts"].get("input_set", "")
+        root = "" if "the root of" not in kind else "largest" if "largest" in kind else "smallest"
+        found = make_truth(case, table.confirming_inputs(model, sizes, "integer" in kind, 24, options.seed + 2000, root), run, target).wrong
         row["wrong"] += found[:3]
         row["good"] &= not found
     if row["good"] and not row["alarm"]:

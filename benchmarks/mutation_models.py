@@ -298,17 +298,27 @@ def truth_inputs(model: Model, count: int, seed: int) -> Iterator[list[Any]]:
         yield [draw(leaf, leaf.shape(sizes), turn, rng) for leaf in model.leaves]
 
 
-def confirming_inputs(model: Model, sizes: dict[str, int], any_integer: bool, count: int, seed: int) -> Iterator[list[Any]]:
-    """Fresh inputs of the kind that an alarm speaks of: at its sizes, or with integers of any size, where PyTorch takes them."""
+def confirming_inputs(model: Model, sizes: dict[str, int], any_integer: bool, count: int, seed: int, root: str = "") -> Iterator[list[Any]]:
+    """Fresh inputs of the kind that an alarm speaks of: at its sizes, or with integers of any size, where PyTorch takes them, or near the root
+    of the "largest" or "smallest" number."""
     import torch
 
     rng = torch.Generator().manual_seed(seed)
     for turn in range(count):
         leaves = [(leaf, leaf.shape({**model.sizes, **sizes})) for leaf in model.leaves]
-        yield [
+        values = [
             torch.randint(-(2**31), 2**31, shape, generator=rng) if any_integer and leaf.kind[0] in "is" else draw(leaf, shape, turn, rng)
             for leaf, shape in leaves
         ]
+        yield [v * root_scale(v.dtype, root) if v.is_floating_point() else v for v in values]
+
+
+def root_scale(dtype: Any, root: str) -> float:
+    """About the root of the dtype's largest or smallest number."""
+    import torch
+
+    limits = torch.finfo(dtype)
+    return {"": 1.0, "largest": 0.5 * limits.max**0.5, "smallest": float(limits.tiny**0.5)}[root]
 
 
 def draw(leaf: Leaf, shape: list[int], turn: int, rng: Any) -> Any:

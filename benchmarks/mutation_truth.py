@@ -72,8 +72,8 @@ def sure(eager: Any, leaves: list[Any], outputs: list[Any], wide: Any) -> bool:
             return False
         if not all(check_output(v, w.to(v.dtype))["ok"] for (_, v), (_, w) in zip(outputs, wide, strict=True)):
             return False
-    change, ties = shaken_change(eager, leaves, outputs)
-    return change is not None and not ties and (not change or shaken_ratio(outputs, change) <= 0.25)
+    change, met = shaken_change(eager, leaves, outputs)
+    return change is not None and not met.ties and (not change or shaken_ratio(outputs, change) <= 0.25)
 
 
 def try_nan(case: Any, truth: Truth, run: Run, target: Target) -> None:

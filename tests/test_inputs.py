@@ -164,3 +164,24 @@ def test_a_dividend_goes_far_where_its_divisor_can_not(tmp_path: Path) -> None:
     numbers = "[torch.tensor([5, 9, 100], dtype=torch.int32), torch.tensor([3, 8, 21], dtype=torch.int32)]"
     reference = reference_of(tmp_path, forward_file("a, b", 'return torch.div(a, b, rounding_mode="trunc")', numbers))
     assert max(int(dict(s.leaves)["a"].abs().max()) for s in reference.sets) > 2**24
+
+
+def test_magnitudes_near_the_root_of_the_range_where_pytorch_itself_stays_finite(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, forward_file("x", "return x.std(-1)", "[torch.randn(3, 16)]"))
+    tried = {s.name: s for s in reference.sets if s.kind == "magnitude"}
+    huge = tried["near the root of the largest number"]
+    assert 3e18 < float(huge.leaves[0][1].abs().max()) < 2e20 and bool(torch.isfinite(huge.outputs[0][1]).all())
+    assert float(tried["near the root of the smallest number"].leaves[0][1].abs().max()) < 1e-17
+    reference = reference_of(tmp_path, forward_file("x", "return x.std(-1), x.sum(-1)", "[torch.randn(3, 16).half()]"))
+    assert {"past the root of the largest number"} <= {s.name for s in reference.sets}
+
+
+@pytest.mark.parametrize("body", ["return (x * x).sum(-1).sqrt()", "return torch.softmax(x @ x.mT, -1)"])
+def test_magnitudes_on_which_pytorch_overflows_inside_are_left_out(tmp_path: Path, body: str) -> None:
+    reference = reference_of(tmp_path, forward_file("x", body, "[torch.randn(2, 3, 64)]"))
+    assert "near the root of the largest number" not in {s.name for s in reference.sets}
+
+
+def test_probabilities_and_flags_keep_their_range(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, forward_file("p", "return p.var(-1)", "[torch.rand(3, 8)]"))
+    assert not any(s.kind == "magnitude" for s in reference.sets)

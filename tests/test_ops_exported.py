@@ -84,3 +84,14 @@ def test_sums_of_whole_numbers_keep_every_digit_and_wrap():
         torch.zeros(2, 0, dtype=torch.int64),
     ]
     compare(function, table, inputs)
+
+
+@pytest.mark.slow
+def test_spreads_whose_squares_overflow():
+    def function(x):
+        return x.std(-1), x.var(1), *torch.var_mean(x), *torch.std_mean(x, 1, correction=0), x.std()
+
+    table = {n: f for n, f in REDUCTION_DECOMPOSITIONS.items() if n.startswith(("aten.std", "aten.var"))}
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    compare(function, table, [x, 1e19 * x, 1e20 * x, 3 + 1e-6 * x, x[:, :1], x[:1].repeat(2, 90)])
+    assert bool(torch.isfinite((1e20 * x).std()))  # PyTorch's own answer

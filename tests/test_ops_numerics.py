@@ -96,6 +96,7 @@ def test_nothing_to_reduce():
     empty = torch.zeros(3, 0)
     same(R["aten.mean.dim"](empty, [1]), empty.mean(1))
     same(R["aten.var.correction"](empty, [1]), empty.var(1))
+    same(R["aten.std.correction"](torch.ones(3, 1), [1]), torch.ones(3, 1).std(1))
     same(R["aten.any.dim"](empty, 1), empty.any(1))
     same(R["aten.all.dim"](empty, 1), empty.all(1))
 
@@ -105,6 +106,9 @@ def test_half_precision_keeps_its_dtype():
     same(R["aten.sum.dim_IntList"](x, [1]), x.sum(1))
     same(R["aten.mean.default"](x), x.mean())
     assert R["aten.sum.default"](x.float()) is NotImplemented
+    far = 300 * x
+    same(R["aten.std.correction"](far, [1]), far.std(1), 1e-3)
+    same(R["aten.var_mean.correction"](far, [1], correction=0)[1], torch.var_mean(far, 1, correction=0)[1], 1e-3)
 
 
 def test_beta_zero_ignores_nan():

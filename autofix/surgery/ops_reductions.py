@@ -94,15 +94,38 @@ def all_of_all(x: Tensor) -> Tensor:
     return all_of(x, None)
 
 
-def variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
-    """aten.var.correction: NaN where fewer entries than the correction are left."""
+def spread(x: Tensor, dim: Any, correction: float | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """(variance, mean) in float64, as ATen's WelfordOps sums up every real dtype; NaN where fewer entries than the correction are left."""
     axes = axes_of(x, dim)
     taken = 1.0 if correction is None else float(correction)
     count = math.prod(x.shape[a] for a in axes)
-    work = x.to(torch.float32) if is_half(x.dtype) else x
-    centered = work - work.sum(axes, True) / count
+    work = x.to(torch.float64)
+    center = work.sum(axes, True) / count
     rest = torch.scalar_tensor(count, dtype=work.dtype) - taken
-    return ((centered * centered).sum(axes, keepdim) / torch.where(rest > 0, rest, 0.0)).to(x.dtype)
+    value = ((work - center) * (work - center)).sum(axes, keepdim) / torch.where(rest > 0, rest, 0.0)
+    return value, center if keepdim else work.sum(axes) / count
+
+
+def variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    """aten.var.correction."""
+    return spread(x, dim, correction, keepdim)[0].to(x.dtype)
+
+
+def deviation(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    """aten.std.correction: the root is taken before the variance could overflow."""
+    return spread(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+
+
+def variance_and_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """aten.var_mean.correction."""
+    value, center = spread(x, dim, correction, keepdim)
+    return value.to(x.dtype), center.to(x.dtype)
+
+
+def deviation_and_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """aten.std_mean.correction."""
+    value, center = spread(x, dim, correction, keepdim)
+    return value.sqrt().to(x.dtype), center.to(x.dtype)
 
 
 def product_without(name: str) -> Callable[..., Any]:
@@ -216,7 +239,10 @@ REDUCTION_DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.all.default": all_of_all,
     "aten.all.dim": all_of,
     "aten.all.dims": all_of,
+    "aten.std.correction": deviation,
+    "aten.std_mean.correction": deviation_and_mean,
     "aten.var.correction": variance,
+    "aten.var_mean.correction": variance_and_mean,
     "aten.addmm.default": product_without("addmm"),
     "aten.addmv.default": product_without("addmv"),
     "aten.baddbmm.default": product_without("baddbmm"),

@@ -56,6 +56,8 @@ FAULTY = (
     "aten.sgn.default",
     "aten.sign.default",
     "aten.softplus.default",
+    "aten.std.correction",
+    "aten.std_mean.correction",
     "aten.special_xlog1py.default",
     "aten.special_xlog1py.other_scalar",
     "aten.special_xlog1py.self_scalar",
@@ -63,6 +65,7 @@ FAULTY = (
     "aten.sum.dim_IntList",
     "aten.trace.default",
     "aten.var.correction",
+    "aten.var_mean.correction",
     "aten.xlogy.Scalar_Other",
     "aten.xlogy.Scalar_Self",
     "aten.xlogy.Tensor",
@@ -111,7 +114,7 @@ def everyday_suspect(key: str, symptom: str, written: str, message: str) -> bool
         return "divisor_override" in written
     if key == "sum":
         return symptom == "dtype-mismatch" or (symptom.startswith("mismatch") and "places differ" in message)  # of whole numbers
-    if key in ("mean", "any", "var"):
+    if key in ("mean", "any", "var", "std", "var_mean", "std_mean"):
         return symptom != "mismatch-at-example"
     return True
 
@@ -184,13 +187,31 @@ dynamic_shapes = {"x": {0: "n", 2: "h", 3: "w"}}
 """
 
 
+SPREADS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / (x.std(-1, keepdim=True) + 1e-6), *torch.var_mean(x, 1, correction=0)
+
+
+def get_inputs():
+    return [torch.randn(4, 16)]
+
+
+dynamic_shapes = {"x": {0: "n"}}
+"""
+
+
 class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
     floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
     divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
-    over nothing, sums of half precision, maxima of NaN.
+    over nothing, variances and deviations whose squares overflow, sums of half precision, maxima of NaN.
 
     Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
     div_floor_floating for floor division; safe softmax for attention).
@@ -277,6 +298,7 @@ class CarefulNumerics(ProgramStrategy):
             "mismatch-at-example",
             {"operators": ["aten.avg_pool2d.default", "aten.div.Tensor_mode", "aten.prod.default", "aten.prod.dim_int"]},
         ),
+        Example(SPREADS, "mismatch-nonfinite", {"operators": ["aten.std.correction", "aten.var_mean.correction"]}),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
