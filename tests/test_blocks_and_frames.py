@@ -12,6 +12,7 @@ from autofix.recipe import Fix, Level, Recipe
 from autofix.surgery.onnx_blocks import run_in_blocks
 from autofix.surgery.onnx_fast_frames import FAST_FRAMES
 from autofix.surgery.onnx_fast_nodes import replace_fast
+from autofix.surgery.onnx_fast_pointwise import FAST_POINTWISE
 
 F32 = np.float32
 
@@ -122,3 +123,27 @@ def test_frames_times_a_matrix_are_convolutions_and_others_stay():
     moved = [gather, helper.make_node("Mul", ["f", "w"], ["h"]), helper.make_node("Sub", ["h", "half"], ["g"]), nodes[-1]]
     after = model_of(moved, (3, 40), ["y"], {"places": places, "half": half, "bank": bank, "w": np.arange(5, dtype=F32)})
     assert replace_fast(uneven, FAST_FRAMES) == replace_fast(after, FAST_FRAMES) == 0
+
+
+def test_angles_in_blocks_know_the_signs_of_zeros_and_infinities():
+    """The nodes that torch.onnx writes for atan2, in their faster form, in blocks."""
+    steps = [("Div", ["y", "x"], "q"), ("Atan", ["q"], "a"), ("Less", ["x", "zero"], "left"), ("Greater", ["y", "zero"], "above")]
+    steps += [("Add", ["a", "pi"], "more"), ("Sub", ["a", "pi"], "less"), ("Where", ["above", "more", "less"], "moved")]
+    steps += [("Where", ["left", "moved", "a"], "turned"), ("IsNaN", ["turned"], "lost"), ("Where", ["lost", "zero", "turned"], "angle")]
+    nodes = [helper.make_node("Split", ["both"], ["x", "y"], axis=0, num_outputs=2)] + [helper.make_node(op, i, [o]) for op, i, o in steps]
+    nodes = [helper.make_node("Identity", ["x_in"], ["both"]), *nodes]
+    value = helper.make_tensor_value_info
+    constants = [numpy_helper.from_array(np.array(v, F32), k) for k, v in (("zero", 0.0), ("pi", np.pi))]
+    ends = [value("angle", TensorProto.FLOAT, [1, 80, 100, 81])]
+    graph = helper.make_graph(nodes, "g", [value("x_in", TensorProto.FLOAT, [2, 80, 100, 81])], ends, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, 1.0, -2.0, 3e38, -1e-45, np.nan], F32)
+    x, y = (np.random.default_rng(k).standard_normal((80, 100, 81)).astype(F32) for k in (0, 1))
+    x[7, 3], y[7, 3] = np.repeat(odd, 9), np.tile(odd, 9)
+    assert replace_fast(model, FAST_POINTWISE) == 3  # each Where; the last one makes the others needless
+    plain = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x_in": np.stack([x, y])})[0][0]
+    assert run_in_blocks(model) == 1
+    assert "If" not in [n.op_type for n in model.graph.node]
+    got = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x_in": np.stack([x, y])})[0][0]
+    for found in (plain, got):
+        np.testing.assert_allclose(found, np.arctan2(y, x), rtol=2e-6, atol=1e-37)

@@ -267,8 +267,8 @@ def block_lazy(group: BlockGroup, known: FastGraph, wanted: set[str]) -> BlockLa
         for name in set(node.input):
             readers.setdefault(name, []).append(node)
     found = BlockLazy()
-    for node in group.members:
-        test = known.maker(node.input[0], "IsNaN") if node.op_type == "Where" else None
+    for node in reversed(group.members):  # outer choices first
+        test = known.maker(node.input[0], "IsNaN") if node.op_type == "Where" and id(node) not in found.inner else None
         if test is None or test.input[0] != node.input[2] or not known.is_float(node.output[0]) or known.shapes[node.input[2]] != group.shape:
             continue
         own = [node]
@@ -333,8 +333,39 @@ def block_choice(body: OnnxWriter, node: onnx.NodeProto, known: FastGraph, names
     names[last.output[0]] = result
 
 
+def open_guards(model: onnx.ModelProto) -> None:
+    """Write If(IsNaN(ReduceSum(fast))) between an element-wise branch and `fast` itself as Where(IsNaN(fast), ..., fast), which blocks can hold."""
+    makers = {o: n for n in model.graph.node for o in n.output}
+    done: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        branches = {a.name: a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH} if node.op_type == "If" else {}
+        exact, plain = (list(branches[name].node) if name in branches else [] for name in ("then_branch", "else_branch"))
+        test = makers.get(node.input[0]) if branches else None
+        total = makers.get(test.input[0]) if test is not None and test.op_type == "IsNaN" else None
+        same = len(plain) == 1 and plain[0].op_type == "Identity" and len(node.output) == 1
+        if total is None or not same or total.op_type != "ReduceSum" or len(total.input) > 1 or onnx_attribute(total, "keepdims", 1):
+            done.append(node)
+            continue
+        fast = plain[0].input[0]
+        if total.input[0] != fast or any(n.op_type not in (*BLOCK_OPERATORS, "Constant") for n in exact):
+            done.append(node)
+            continue
+        odd, out, last = f"{node.output[0]}_is_odd", node.output[0], exact[-1]
+        asked = next((n for n in exact if last.op_type == "Where" and n.output[0] == last.input[0]), None)
+        if asked is not None and asked.op_type == "IsNaN" and asked.input[0] == last.input[2] == fast:  # it chooses so itself
+            last.output[0] = out
+            done += exact
+            continue
+        done += [*exact, onnx.helper.make_node("IsNaN", [fast], [odd], name=f"{odd}_node")]
+        done.append(onnx.helper.make_node("Where", [odd, branches["then_branch"].output[0].name, fast], [out], name=f"{out}_opened"))
+    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in fast_live(done, {o.name for o in model.graph.output})]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+
+
 def run_in_blocks(model: onnx.ModelProto) -> int:
     """Write the long chains of the main graph as Scans, in place; returns how many."""
+    open_guards(model)
     known, opset = fast_graph(model), onnx_opset_of(model)
     outputs = {o.name for o in model.graph.output}
     done: list[onnx.NodeProto] = []

@@ -101,14 +101,8 @@ def fast_sign(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     return True
 
 
-def sign_bit(w: OnnxWriter, x: str) -> str:
-    """1.0 where x has a minus sign, zero included, else 0.0 (for NaN, either)."""
-    low = w.op("Min", x, w.op("Reciprocal", x))
-    return w.cast(w.op("Less", low, fast_scalar(w, 0.0)), onnx.TensorProto.FLOAT)
-
-
 def fast_atan2(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
-    """atan2(y, x) = atan(y / x), plus pi where x is negative, minus pi where y is negative as well.
+    """atan2(y, x) = atan(y / x), plus pi where x has a minus sign, minus pi where y has one as well.
 
     Recognised by the nodes that torch.onnx writes: Where(IsNaN(r), 0, r), r = Where(x < 0, Where(y > 0, a + pi, a - pi), a), a = Atan(y / x).
     """
@@ -130,17 +124,18 @@ def fast_atan2(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
         return False
     if not (known.is_float(x) and known.is_float(y)):
         return False
-    minus = sign_bit(w, x)
-    half_turn = w.op("Add", w.op("Mul", sign_bit(w, y), fast_scalar(w, -2.0 * np.pi)), fast_scalar(w, np.pi))
-    turn = w.op("Mul", minus, half_turn)
-    fast = w.op("Add", w.op("Atan", w.op("Div", y, x)), turn)
-    # 0 / 0 and infinity / infinity: the angle of y itself, and of the signs alone
-    e = OnnxWriter(f"{w.prefix}_edge", w.opset)
-    endless = e.op("And", e.op("IsInf", x), e.op("IsInf", y))
-    slope = e.op("Where", endless, e.op("Mul", e.op("Sign", x), e.op("Sign", y)), e.op("Div", y, x))
-    slope = e.op("Where", e.op("Equal", y, fast_scalar(e, 0.0)), e.op("Where", e.op("IsNaN", x), x, y), slope)
-    edge = e.op("Add", e.op("Atan", slope), turn)
-    return fast_guarded(w, [*e.nodes[:-1], onnx.helper.make_node("Add", list(e.nodes[-1].input), [node.output[0]], name=edge)], fast, node.output[0])
+    # v + 1 / v is at least 2 in size and has the sign of v, those of zeros and infinities included
+    side = w.op("Clip", w.op("Add", y, w.op("Reciprocal", y)), fast_scalar(w, -np.pi / 2), fast_scalar(w, np.pi / 2))
+    behind = w.op("Clip", w.op("Add", x, w.op("Reciprocal", x)), fast_scalar(w, -2.0), fast_scalar(w, -0.0))
+    # 0 / 0 and infinity / infinity: the slope of y itself, and of the signs alone
+    e, slope = OnnxWriter(f"{w.prefix}_edge", w.opset), w.name()
+    ends = [e.op("Clip", v, fast_scalar(e, -1.0), fast_scalar(e, 1.0)) for v in (y, x)]
+    lost = e.op("Mul", *ends)
+    quotient = w.op("Div", y, x)
+    e.op("Where", e.op("IsNaN", quotient), lost, quotient, out=slope)
+    fast_guarded(w, e.nodes, quotient, slope)
+    w.op("Sub", w.op("Atan", slope), w.op("Mul", side, behind), out=node.output[0])
+    return True
 
 
 def made_for(node: onnx.NodeProto, known: FastGraph, given: str) -> list[onnx.NodeProto]:
