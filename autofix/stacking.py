@@ -16,8 +16,6 @@ JOINS = 1.02
 """A fix joins the others from this median gain on, where most rounds show it; all together are measured anew before they are believed."""
 AGAIN = 0.03
 """A fix is tried again on a faster file where what it saved, at best, would be this much of that file's time."""
-ALONE = (Level.CONFIG, Level.RUNTIME)
-"""Levels at which two fixes of one strategy are two settings of one thing."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def united(recipe: Recipe, fixes: Iterable[tuple[Fix, Strategy]], search: Search
         others = [search.registry[f.strategy] for f in recipe.fixes if f.strategy in search.registry]
         if strategy.group and any(o.group == strategy.group for o in others):
             continue
-        if fix.level in ALONE and recipe.has(fix.strategy):
+        if recipe.has(fix.strategy):  # what a strategy proposes beside one another are two settings of one thing
             continue
         recipe = search.extended(recipe, fix, strategy)
     return recipe

@@ -310,6 +310,8 @@ def test_a_group_holds_one_fix_and_a_runtime_setting_is_one(tmp_path):
     search = Search(World(1.0, 1.0, {}, folder=tmp_path), {}, strategies, Target())
     fixes = [(s.fix(), s) for s in strategies.values()] + [(strategies["level"].fix(other=1), strategies["level"])]
     assert [str(f) for f in united(Recipe(), fixes, search).fixes] == ["one()", "level()"]
+    fuse = strategy("fuse")  # two sets of fusions that were proposed beside one another: the second would find nothing left to do
+    assert [str(f) for f in united(Recipe(), [(fuse.fix(), fuse), (fuse.fix(other=1), fuse)], search).fixes] == ["fuse()"]
 
 
 def test_a_file_is_taken_over_only_where_the_recipe_adds_onnx_and_runtime_fixes(tmp_path):
