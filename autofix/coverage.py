@@ -2,10 +2,11 @@
 
 Watch(files) is a context manager for one call:
   watch.arcs      {(code name, line, jump offset, next offset): times} of conditional jumps in the user's files
-  watch.outcomes  {(file, line, truth)} of tensors that were tested
+  watch.outcomes  {(file, line, offset, truth)} of tensors that were tested; a line may hold several tests (`a and b`), told by their offsets
   watch.sites     [{file, line, function, kind, locals, user_file?, user_line?}], one a place and kind
-  watch.numbers   [(site key, tensor)] of float tensors that became a Python number
-  watch.tests     [(site key, truth, margin or None)]; a margin is a tensor that is positive where the test holds
+  watch.numbers   [((file, line, offset), tensor)] of float tensors that became a Python number
+  watch.tests     [((file, line, offset), truth, margin or None)]; a margin is a tensor that is positive where the test holds
+  watch.parts     {id(margin): (margin, "any" or "all", margins of the elements)} of tests of many elements
 OperatorLog is a dispatch mode that lists the aten operators of one call with their source lines.
 """
 
@@ -148,10 +149,11 @@ class Watch(TorchFunctionMode):
         self.files, self.trace, self.margins = files, trace, margins
         self.arcs: dict[tuple[str, int, int, int], int] = {}
         self.jumps: dict[tuple[str, int], int] = {}
-        self.outcomes: set[tuple[str, int, bool]] = set()
+        self.outcomes: set[tuple[str, int, int, bool]] = set()
         self.sites: dict[tuple[str, int, str], dict[str, Any]] = {}
-        self.tests: list[tuple[tuple[str, int], bool, Any]] = []
-        self.numbers: list[tuple[tuple[str, int], Any]] = []
+        self.tests: list[tuple[tuple[str, int, int], bool, Any]] = []
+        self.numbers: list[tuple[tuple[str, int, int], Any]] = []
+        self.parts: dict[int, tuple[Any, str, Any]] = {}
         self._compared: dict[int, tuple[Any, Any]] = {}
         self._before: Any = None
         self.outputs: Any = None
@@ -211,6 +213,8 @@ class Watch(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         if kind is not None:
             self._site(kind, args[0] if args else None, out)
+        elif name in ("equal", "allclose") and isinstance(out, bool):
+            self._closeness(name, args, kwargs or {}, out)
         elif self.margins and isinstance(out, torch.Tensor):
             self._compare(name, args, kwargs or {}, out)
         return out
@@ -230,11 +234,34 @@ class Watch(TorchFunctionMode):
                 site["user_file"], site["user_line"] = real_path(user.f_code.co_filename), user.f_lineno
             self.sites[file, line, kind] = site
         if self.margins and kind in ("item", "float", "int") and isinstance(value, torch.Tensor) and value.numel() == 1:
-            self.numbers.append(((file, line), value))
+            self.numbers.append(((file, line, frame.f_lasti), value))
         if kind == "bool":
-            self.outcomes.add((file, line, bool(out)))
-            if self.margins:
-                self.tests.append(((file, line), bool(out), self._margin(value)))
+            self._tested(frame, bool(out), self._margin(value) if self.margins else None)
+
+    def _tested(self, frame: FrameType, truth: bool, margin: Any) -> None:
+        """Note the outcome of a test made at this frame's present place, and its margin."""
+        place = (real_path(frame.f_code.co_filename), frame.f_lineno or 0, frame.f_lasti)
+        self.outcomes.add((*place, truth))
+        if self.margins:
+            self.tests.append((place, truth, margin))
+
+    def _closeness(self, name: str, args: Any, kwargs: Any, out: bool) -> None:
+        """torch.equal and torch.allclose, which give a Python bool at once."""
+        library, user = source_frames(sys._getframe(2), self.files)
+        frame = library or user
+        if frame is None or len(args) < 2 or not all(isinstance(v, torch.Tensor) for v in args[:2]):
+            return
+        margin = None
+        if self.margins and args[0].numel() and args[1].numel() and (name == "allclose" or args[0].shape == args[1].shape):
+            margin = near_margin(name, args, kwargs).min()
+            self.parts[id(margin)] = (margin, "all", -(as_float(args[0]) - as_float(args[1])).abs())
+        self._tested(frame, bool(out), margin)
+
+    def _all_of(self, inner: Any, kind: str) -> Any:
+        """The margin of "all" or "any" of elements with these margins."""
+        margin = inner.min() if kind == "all" else inner.max()
+        self.parts[id(margin)] = (margin, kind, inner)
+        return margin
 
     def _compare(self, name: str, args: Any, kwargs: Any, out: Any) -> None:
         """Remember a margin for the result of a comparison or of logic on comparisons."""
@@ -246,9 +273,13 @@ class Watch(TorchFunctionMode):
             margin = COMPARISONS[name] * (as_float(a) - as_float(b))
         elif name in EQUALITIES and b is not None:
             margin = EQUALITIES[name] * (as_float(a) - as_float(b)).abs()
+        elif name == "isclose" and b is not None:
+            margin = near_margin(name, args, kwargs)
         elif name in ("any", "all"):
             inner = self._margin(a)
-            margin = None if inner is None or inner.numel() == 0 else inner.max() if name == "any" else inner.min()
+            if inner is not None and inner.numel():
+                along = {k: v for k, v in (("dim", b if b is not None else kwargs.get("dim")),) if v is not None}
+                margin = (inner.amax(**along) if name == "any" else inner.amin(**along)).reshape(out.shape) if along else self._all_of(inner, name)
         elif name in ("logical_not", "bitwise_not", "__invert__"):
             inner = self._margin(a)
             margin = None if inner is None else -inner
@@ -272,6 +303,14 @@ class Watch(TorchFunctionMode):
         if value.dtype is not torch.bool and value.numel() == 1:
             return as_float(value).abs()
         return None
+
+
+def near_margin(name: str, args: Any, kwargs: Any) -> Any:
+    """How far each element is within the tolerance of equal, allclose or isclose."""
+    a, b = as_float(args[0]), as_float(args[1])
+    rtol = 0.0 if name == "equal" else args[2] if len(args) > 2 else kwargs.get("rtol", 1e-5)
+    atol = 0.0 if name == "equal" else args[3] if len(args) > 3 else kwargs.get("atol", 1e-8)
+    return atol + rtol * b.detach().abs() - (a - b).abs()
 
 
 def as_float(value: Any) -> Any:

@@ -16,7 +16,7 @@ from autofix.values import fresh_leaf
 
 if TYPE_CHECKING:
     from autofix.eager import Leaves
-    from autofix.inputs import Explorer
+    from autofix.inputs import Candidate, Explorer
 
 STEPS = 5
 """Gradient steps per test."""
@@ -26,8 +26,13 @@ def flip_tests(explorer: Explorer, watch: Watch) -> None:
     """Try to see both outcomes of every test, and both sides of every number that decides a branch."""
     if not any(p.is_float for p in explorer.plans) or not explorer.half_seen:
         return
-    for key in unseen_tests(explorer)[: 2 if explorer.big else 8]:
-        flip_one(explorer, key)
+    tried: set[Any] = set()
+    while keys := [k for k in unseen_tests(explorer) if k not in tried][: 2 if explorer.big else 8]:
+        for key in keys:  # behind a test that has come out the other way there may be more of them
+            flip_one(explorer, key)
+        tried.update(keys)
+        if explorer.big or explorer.spent:
+            break
     if watch.numbers and explorer.half_seen and not explorer.big:
         for key in dict.fromkeys(k for k, _ in watch.numbers):
             move_number(explorer, key)
@@ -54,29 +59,34 @@ def tie_sets(explorer: Explorer) -> None:
                 break
 
 
-def unseen_tests(explorer: Explorer) -> list[tuple[str, int]]:
+def unseen_tests(explorer: Explorer) -> list[tuple[str, int, int]]:
     """Places of tests that came out one way only."""
-    seen: dict[tuple[str, int], set[bool]] = {}
-    for file, line, truth in sorted(explorer.outcomes):
-        seen.setdefault((file, line), set()).add(truth)
+    seen: dict[tuple[str, int, int], set[bool]] = {}
+    for *key, truth in sorted(explorer.outcomes):
+        seen.setdefault((key[0], key[1], key[2]), set()).add(truth)
     return [key for key, truths in seen.items() if len(truths) == 1]
 
 
-def starts(explorer: Explorer) -> Iterator[Leaves]:
-    """Where a search begins: the example, then sets that eager took."""
+def starts(explorer: Explorer, key: tuple[str, int, int]) -> Iterator[Leaves]:
+    """Where a search begins: the example, then sets that eager took, those first that came to the test, of moderate values."""
     yield explorer.eager.example
-    for one in explorer.candidates[:2]:
+
+    def reach(one: Candidate) -> float:
+        return max((float(v.detach().abs().max()) for _, v in one.leaves if isinstance(v, torch.Tensor) and v.numel()), default=0.0)
+
+    reached = [c for c in explorer.candidates if c.watch is not None and any(o[:3] == key for o in c.watch.outcomes)]
+    for one in [*sorted(reached, key=reach)[:2], *explorer.candidates[:2]]:
         yield one.leaves
 
 
-def seen_both(explorer: Explorer, key: tuple[str, int]) -> bool:
+def seen_both(explorer: Explorer, key: tuple[str, int, int]) -> bool:
     """Whether a test has come out both ways."""
     return (*key, True) in explorer.outcomes and (*key, False) in explorer.outcomes
 
 
-def flip_one(explorer: Explorer, key: tuple[str, int]) -> None:
+def flip_one(explorer: Explorer, key: tuple[str, int, int]) -> None:
     """Newton-like steps on the margin nearest to zero at this place."""
-    for leaves in starts(explorer):
+    for leaves in starts(explorer, key):
         for step in range(STEPS):
             if explorer.spent or seen_both(explorer, key):
                 return
@@ -89,8 +99,13 @@ def flip_one(explorer: Explorer, key: tuple[str, int]) -> None:
             if not margins:
                 break
             margin = min(margins, key=lambda m: abs(float(m.detach())))
-            room = (0.1 + 0.4 * step) * max(abs(float(margin.detach())), 1e-2)
+            room = min((0.1 + 0.4 * step) * max(abs(float(margin.detach())), 1e-2), 1.0 + step)
             goal = -room if float(margin.detach()) > 0 else room
+            _, kind, elements = probe.parts.get(id(margin), (margin, "", None))
+            if (kind, float(margin.detach()) > 0) in (("all", False), ("any", True)):
+                # every element has to move, each as far as it lacks; for that many the room is small, and none where they must be equal
+                lack = (min(room, 0.01) * step + (-elements if kind == "all" else elements)).clamp(min=0)
+                margin, goal = -lack.norm(), 0.0
             moved = move_towards(explorer, leaves, floats, margin, goal)
             if moved is None:
                 break
@@ -121,7 +136,7 @@ def move_towards(explorer: Explorer, leaves: Leaves, floats: Leaves, value: Any,
     return [(n, changes.get(n, v)) for n, v in leaves]
 
 
-def move_number(explorer: Explorer, key: tuple[str, int]) -> None:
+def move_number(explorer: Explorer, key: tuple[str, int, int]) -> None:
     """Move a number taken from a tensor to both sides of 0 and of the source's constants, and keep what takes a new branch."""
     goals = dict.fromkeys([0.0, *explorer.floats[:6], *map(float, explorer.integers[:6])])
     for constant in goals:

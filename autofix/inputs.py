@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from autofix.additive_masks import additive_mask_sets
 from autofix.case import one_line
 from autofix.classes import class_leaf, past_range_integers, source_constants, wide_integers
 from autofix.coverage import Watch, one_sided
@@ -21,7 +22,8 @@ from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests, tie_sets
 from autofix.magnitudes import magnitude_sets
 from autofix.multiples import DIVIDERS, multiple_sets
-from autofix.nonfinite import nonfinite_sets
+from autofix.named_integers import named_integer_sets
+from autofix.nonfinite import nan_of_nothing, nonfinite_sets
 from autofix.sizes import size_sets
 from autofix.values import VALUE_CLASSES, LeafPlan, fresh_leaf, make_plans
 
@@ -104,7 +106,7 @@ class Explorer:
     @property
     def half_seen(self) -> bool:
         """Whether some branch or test has shown one outcome only."""
-        tested = {(f, n) for f, n, _ in self.outcomes}
+        tested = {o[:-1] for o in self.outcomes}
         return bool(one_sided(self.arcs)) or len(self.outcomes) < 2 * len(tested)
 
     def leaves_of(self, make: Any) -> Leaves:
@@ -141,6 +143,7 @@ class Explorer:
             and kind not in ("nonfinite",)
             and 0 not in sizes.values()
             and any(v.is_floating_point() and bool(torch.isnan(v).any()) for _, v in call.outputs)
+            and not nan_of_nothing(self.eager, leaves)
         ):
             self.last_error = "eager gives NaN there"
             if not quiet:
@@ -170,7 +173,9 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
     integer_sets(explorer)
     multiple_sets(explorer)
     nonfinite_sets(explorer)
+    additive_mask_sets(explorer)
     tie_sets(explorer)
+    named_integer_sets(explorer)
     flip_tests(explorer, watch)
     random_search(explorer)
     notes: list[str] = []

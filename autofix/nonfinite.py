@@ -60,6 +60,20 @@ def nonfinite_sets(explorer: Explorer) -> None:
                 one.advisory = not nan_matters(explorer, one)
                 if not one.advisory and not beside:
                     placed_nan_sets(explorer, plan, name)
+        if explorer.half_seen:
+            infinite_sets(explorer, plan)
+
+
+def infinite_sets(explorer: Explorer, plan: LeafPlan) -> None:
+    """Infinity of either sign without NaN, which a test may ask for by itself; kept where it takes a new branch."""
+    for odd in (float("inf"), float("-inf")):
+        leaves = [(p.name, fresh_leaf(p, explorer.sizes, "usual", explorer.rng)) for p in explorer.plans]
+        place = odd_places(plan.example.numel(), explorer.rng)[0]
+        marks = (torch.arange(plan.example.numel()) == place).reshape(plan.example.shape)
+        leaves = [(n, torch.where(marks, odd, v) if n == plan.name else v) for n, v in leaves]
+        one = explorer.attempt(f"{odd:g} in {plan.name}", "nonfinite", leaves, quiet=True)
+        if one is not None and one.branches:
+            one.must, one.advisory = True, not nan_matters(explorer, one)
 
 
 def placed_nan_sets(explorer: Explorer, plan: LeafPlan, name: str) -> None:
@@ -142,6 +156,34 @@ def nan_matters(explorer: Explorer, one: Candidate) -> bool:
     except Exception:
         return found[0] and (given or not grouped[0])
     return (found[0] or apart[0]) and (given or not grouped[0])
+
+
+class FirstNaN(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """`from_nothing`: whether the first NaN of a call is what an operator gives for an empty tensor, such as the mean of an empty selection."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.from_nothing: bool | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        made = [v for v in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(v, torch.Tensor) and v.is_floating_point()]
+        made = [v for v in made if not str(func).startswith(("aten.empty", "aten.new_empty"))]
+        if self.from_nothing is None and any(bool(torch.isnan(v).any()) for v in made):
+            read = [v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(v, torch.Tensor)]
+            self.from_nothing = any(v.numel() == 0 for v in read)
+        return out
+
+
+def nan_of_nothing(eager: Any, leaves: Any) -> bool:
+    """Whether the NaN that eager gives on these leaves begins with an empty tensor: the selection is what is tried, NaN its right answer."""
+    log = FirstNaN()
+    try:
+        with log:
+            eager.call(leaves)
+    except Exception:
+        return False
+    return bool(log.from_nothing)
 
 
 def made_whole(name: str, kwargs: Any) -> bool:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from typing import Any
 
 PLUMBING: tuple[str, ...] = (
@@ -66,6 +69,11 @@ class Site:
 
 PROBED_SIZES = (*range(1, 66), 100, 127, 128, 129, 200, 255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025)
 """Sizes tried, smallest first, to find one that turns a size test over."""
+LARGEST_NAMED = 4096
+"""Up to this size a number in a size test is tried as a size."""
+EVERY_SIZE = range(66, 1025)
+"""Where none of these turns a test of the person's own over: tried one by one, as long as SCAN_SECONDS last."""
+SCAN_SECONDS = 1.5
 
 
 def source_axes(shape_env: Any, symbols: Any) -> dict[Any, tuple[str, int]]:
@@ -82,6 +90,15 @@ def source_axes(shape_env: Any, symbols: Any) -> dict[Any, tuple[str, int]]:
     return found
 
 
+def sizes_named(test: Any, others: list[int]) -> list[int]:
+    """Sizes at and beside the numbers of a size test, their multiples, roots and quotients by the other sizes: where it may turn over."""
+    found: set[int] = set()
+    for c in {abs(int(n)) for n in test.atoms() if n.is_Integer}:
+        centres = [c, 2 * c, 3 * c, math.isqrt(c), *(c // m for m in others if m > 1)]
+        found |= {n + d for n in centres for d in (-1, 0, 1)}
+    return sorted(n for n in found if 0 < n <= LARGEST_NAMED)
+
+
 def unseen_sizes(
     watch: Watch, axes: Mapping[str, Mapping[int, str]], known: list[dict[str, int]], limit: int = 6
 ) -> list[tuple[dict[str, int], Site]]:
@@ -91,6 +108,7 @@ def unseen_sizes(
     A test that one of the known sets turns over, with no size of 1 in it, has been verified on both sides already.
     """
     wanted: list[tuple[dict[str, int], Site]] = []
+    end = time.process_time() + SCAN_SECONDS
     for site in watch.sites.values():
         if site.kind != "bool" or not site.symbols or len(site.symbols) != len(site.test.free_symbols):
             continue
@@ -109,7 +127,13 @@ def unseen_sizes(
                 continue
             # at size 1 the two ways of a test often agree: larger ones first, then 1 where neither way has been seen there
             larger = [n for n in PROBED_SIZES if n > 1 and min(known[0].values()) > 1]
-            trials = ({**known[0], n: size} for sizes in (larger, PROBED_SIZES) for n in dict.fromkeys(names.values()) for size in sizes)
+            several = list(dict.fromkeys(names.values()))
+            named = sizes_named(site.test, [known[0][n] for n in several] if len(several) > 1 else [])
+            trials: Iterator[dict[str, int]] = ({**known[0], n: size} for sizes in (larger, named, PROBED_SIZES) for n in several for size in sizes)
+            if len(several) > 1:
+                trials = chain(trials, ({**known[0], **dict.fromkeys(several, size)} for size in (*named, *larger)))
+            if site.user:
+                trials = chain(trials, takewhile(lambda _: time.process_time() < end, ({**known[0], n: s} for n in several for s in EVERY_SIZE)))
             found = next((t for t in trials if outcome(t) not in (telling if min(t.values()) > 1 else seen)), None)
         except (TypeError, KeyError, ValueError):
             continue
