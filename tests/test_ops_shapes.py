@@ -54,3 +54,21 @@ def test_gradients():
         for data in (x, (x * 9).long()):
             for a, b in zip(NEW[torch.gradient](data, **kw), torch.gradient(data, **kw), strict=True):
                 torch.testing.assert_close(a, b)
+
+
+def test_written_parts():
+    for key, value in [
+        ((slice(None), slice(1, 3)), X[:, :2] + 9),
+        ((Ellipsis, 1), X[:, 0] + 9),
+        (2, X[0] + 9),
+        ((slice(0, 2), None), X[:2, None] + 9),
+        ((slice(None), 0), 7.0),
+        (slice(None), torch.full((1, 1, 3, 4), 2.0)),
+        (X > 0, torch.tensor(5.0)),
+        (torch.tensor([0, 2]), X[:1]),
+        ((1, 1), torch.tensor(4, dtype=torch.int32)),
+    ]:
+        ours, theirs = X.clone(), X.clone()
+        NEW[torch.Tensor.__setitem__](ours, key, value)
+        theirs[key] = value
+        assert torch.equal(ours, theirs)

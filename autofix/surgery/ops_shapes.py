@@ -216,6 +216,19 @@ def gradient_of(original: Callable[..., Any]) -> Callable[..., Any]:
     return replacement
 
 
+def write_part(target: Tensor, key: Any, value: Any) -> None:
+    """target[key] = value. PyTorch drops leading axes of size 1 from the value, and so takes a dynamic axis whose example is 1 to be 1 always;
+    a value with no more axes than the part that it is written to needs none of that."""
+    parts = key if isinstance(key, tuple) else (key,)
+    plain = all(p is None or p is Ellipsis or isinstance(p, (slice, torch.SymInt)) or type(p) is int for p in parts)
+    if plain and isinstance(value, Tensor):
+        part = target[key]
+        if value.dim() <= part.dim():
+            part.copy_(value)
+            return
+    target[key] = value
+
+
 def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
     """{name: {torch function: replacement}}."""
     lower, upper = triangle_places(True), triangle_places(False)
@@ -230,6 +243,7 @@ def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]
         "multi_dot": {torch.linalg.multi_dot: chain_product},
         "tril_indices": {torch.tril_indices: lower},
         "triu_indices": {torch.triu_indices: upper},
+        "__setitem__": {torch.Tensor.__setitem__: write_part},
         "roll": {torch.roll: rolled(torch.roll), torch.Tensor.roll: rolled(torch.roll)},
         "matrix_norm": {torch.linalg.matrix_norm: spectral_norm_of(torch.linalg.matrix_norm)},
         "unique_consecutive": {

@@ -28,6 +28,8 @@ FUNCTIONS = (
     *("unique_consecutive", "vander"),
 )
 
+WRITE = "__setitem__"
+
 PRODUCTS = """
 import torch
 from torch import nn
@@ -73,20 +75,44 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "n", 1: "m"}}
 """
 
+WRITTEN = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        whole = x.shape[1] // 2 * 2
+        out = x.clone()
+        out[:, :whole] = x[:, :whole].reshape(x.shape[0], whole // 2, 2).flip(-1).reshape(x.shape[0], whole)
+        return out
+
+
+def get_inputs():
+    return [torch.arange(7.0).reshape(1, 7) ** 2]
+
+
+def get_more_inputs():
+    return [[torch.arange(24.0).reshape(3, 8) ** 2]]
+
+
+dynamic_shapes = {"x": {0: "batch", 1: "n"}}
+"""
+
 
 class ReplaceSpecializing(ProgramStrategy):
     """Replace functions whose C++ bodies ask for plain sizes, which turns dynamic axes into constants.
 
     When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices, triu_indices, combinations, cartesian_prod and gradient of dynamic
     sizes, linspace whose number of steps may be 1, roll by a dynamic amount, spectral and nuclear matrix norms of a dynamic batch,
-    unique_consecutive with inverse.
+    unique_consecutive with inverse, x[:, :n] = y where an axis is 1 in the example.
 
     Why it is safe: each form is the function's definition with the same elements in the same order; other uses of a function are passed on.
     """
 
     treats = (
         *("axis-specialized", "axis-fixed", "unsupported-operator", "capture-error", "convert-error", "decompose-error", "data-dependent-size"),
-        *("mismatch-nonfinite", "mismatch-at-other-sizes", "mismatch-at-other-values"),
+        *("mismatch-nonfinite", "mismatch-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-sizes", "shape-mismatch"),
     )
     prior = 0.55
 
@@ -95,6 +121,10 @@ class ReplaceSpecializing(ProgramStrategy):
         used = [name for name in FUNCTIONS if re.search(rf"(?<![A-Za-z_]){name}\(", text)]
         if evidence.diagnosis.symptom.startswith("mismatch"):  # linspace divides by steps - 1, also where there is one step
             used = [name for name in used if name == "linspace"]
+        elif re.search(r"\][ \t]*=(?!=)", text):
+            used = [*used, WRITE]
+        if evidence.diagnosis.symptom in ("run-error-at-other-sizes", "shape-mismatch"):
+            used = [name for name in used if name == WRITE]
         if used:
             yield self.fix(functions=used)
 
@@ -114,5 +144,6 @@ class ReplaceSpecializing(ProgramStrategy):
     REPAIRS = (
         Example(PRODUCTS, "axis-specialized", {"functions": ["kron", "take_along_dim"]}),
         Example(PAIRS, "capture-error", {"functions": ["cartesian_prod", "combinations", "gradient"]}),
+        Example(WRITTEN, "run-error-at-other-sizes", {"functions": [WRITE]}),
     )
     DECLINES = (Diagnosis("axis-specialized", Stage.CAPTURE, {}),)
