@@ -16,17 +16,16 @@ MASKED_BELOW = -1e4
 
 
 def additive_mask(plan: LeafPlan) -> bool:
-    """Whether a leaf is such a mask: nothing but 0 and hugely negative entries, some of these or by its name a mask."""
-    if not plan.is_float or plan.example.is_complex() or plan.example.dim() == 0 or plan.example.numel() < 2:
+    """Whether a leaf may be such a mask: it holds nothing but 0 and hugely negative entries, and has two axes or more."""
+    if not plan.is_float or plan.example.is_complex() or plan.example.dim() < 2 or plan.example.numel() < 2:
         return False
     value = plan.example.detach().float()
-    masked = value < MASKED_BELOW
-    name = plan.name.rpartition(".")[2].lower()
-    return bool((masked | (value == 0)).all()) and (bool(masked.any()) or "mask" in name or "bias" in name)
+    return bool(((value < MASKED_BELOW) | (value == 0)).all())
 
 
 def additive_mask_sets(explorer: Explorer) -> None:
-    """Two sets a mask: about half of each row masked, and a row all masked besides. NaN that eager gives for that row is its right answer."""
+    """Two sets a mask: about half of each row masked, and a row all masked besides. What eager gives for that row, NaN or not, is its answer;
+    a leaf counts as a mask only if the first of them leaves the outputs finite (a state of zeros would spread what it holds)."""
     for plan in explorer.plans:
         if explorer.big or not additive_mask(plan):
             continue
@@ -38,8 +37,9 @@ def additive_mask_sets(explorer: Explorer) -> None:
                 for p in explorer.plans
             ]
             one = explorer.attempt(name, "nonfinite", leaves, quiet=True)
-            if one is not None:
-                one.must = True
+            if one is None or (not whole_row and not all(bool(torch.isfinite(v).all()) for _, v in one.outputs or [] if v.is_floating_point())):
+                break
+            one.must = True
 
 
 def masked_rows(plan: LeafPlan, low: float, whole_row: bool, rng: torch.Generator) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from autofix.named_integers import named_integers
 from autofix.values import LeafPlan, fresh_leaf
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ ARITHMETIC = re.compile(r"\bmath\.|\*\*\s*\(?[0-9.]*[./]|\b(?:sqrt|log2|ceil|flo
 EDGES = (4, 8, 9, 10, 16, 20, 25, 32, 36, 64, 100)
 """Powers, squares and round numbers: sizes whose logarithm, root or share is whole."""
 MOST_ELEMENTS = 2_000_000
+LARGEST_NAMED = 1024
+"""The largest number of the source that is tried as a size."""
 
 
 def size_sets(explorer: Explorer) -> None:
@@ -138,11 +142,13 @@ def constrained_sizes(explorer: Explorer, symbol: str) -> None:
 
 
 def threshold_sizes(explorer: Explorer) -> None:
-    """Sizes just at and past integer constants of the source, where a size test may change its mind; kept where they take a new branch."""
+    """Sizes just at and past integer constants of the source, large ones only where they are compared with something; kept where they take a
+    new branch."""
     base = explorer.sizes
-    constants = [c for c in explorer.integers if c <= 64]
+    named = named_integers(explorer.eager.case.sources, explorer.eager.model)[:8]
+    constants = [c for c in explorer.integers if c <= 64][:8] + [c for c in named if 64 < c <= LARGEST_NAMED][:3]
     for symbol in base:
-        for c in constants[:8]:
+        for c in constants:
             for size in (c + 1, c):
                 if explorer.half_seen and size != base[symbol]:
                     try_sizes(explorer, f"{symbol}={size}", {**base, symbol: size}, quiet=True)
@@ -211,6 +217,13 @@ def growing_sizes(explorer: Explorer) -> None:
             one = try_sizes(explorer, ", ".join(f"{s}={n}" for s, n in sizes.items()), {**base, **sizes}, quiet=True)
             if one is not None and one.branches:
                 smallest_sizes(explorer, one, group)
+    for first, second in list(permutations(base, 2))[:4]:  # tests of a ratio
+        for factor in (2, 8, 24):
+            sizes = {first: factor * base[first] + 1, second: 12 * factor * base[second] + 1}
+            if explorer.half_seen and not explorer.spent:
+                one = try_sizes(explorer, ", ".join(f"{s}={n}" for s, n in sizes.items()), {**base, **sizes}, quiet=True)
+                if one is not None and one.branches:
+                    one.must = True
 
 
 def smallest_sizes(explorer: Explorer, one: Candidate, group: list[str]) -> None:

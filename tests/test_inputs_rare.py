@@ -83,9 +83,21 @@ def test_size_tests_are_turned_over_at_the_numbers_in_them() -> None:
 
 
 def test_added_masks_are_tried_with_a_row_all_masked(tmp_path: Path) -> None:
-    text = forward_file("x, mask", "return ((x @ x.t()) + mask).softmax(-1) @ x", "[torch.randn(4, 3), torch.zeros(4, 4)]")
-    masks = [dict(s.leaves)["mask"] for s in reference_of(tmp_path, text).sets if "masked" in s.name and not s.advisory]
+    text = forward_file("x, m", "return ((x @ x.t()) + m).softmax(-1) @ x", "[torch.randn(4, 3), torch.zeros(4, 4)]")
+    masks = [dict(s.leaves)["m"] for s in reference_of(tmp_path, text).sets if "masked" in s.name and not s.advisory]
     assert [bool((m == float("-inf")).all(-1).any()) for m in masks] == [False, True]
     assert all(bool(((m == 0) | (m == float("-inf"))).all()) and bool((m == 0).any()) for m in masks)
-    plain = forward_file("x, bias", "return x + bias", "[torch.randn(4, 3), torch.randn(3)]")
-    assert not any("masked" in s.name for s in reference_of(tmp_path, plain, "plain").sets)
+    state = forward_file("x, h", "return torch.tanh(x @ x.t() + h @ h.t())", "[torch.randn(4, 3), torch.zeros(4, 4)]")
+    assert not any("masked" in s.name for s in reference_of(tmp_path, state, "state").sets)
+
+
+@pytest.mark.parametrize(
+    ("condition", "test"),
+    [
+        ("x.shape[1] == 224", lambda v: v["x"].shape[1] == 224),
+        ("x.shape[1] > 3 * x.shape[0] and x.shape[0] > 20", lambda v: v["x"].shape[1] > 3 * v["x"].shape[0] and v["x"].shape[0] > 20),
+    ],
+)
+def test_sizes_that_the_source_compares_and_far_ratios_are_tried(tmp_path: Path, condition: str, test: Any) -> None:
+    text = forward_file("x", f"return x * 2 if {condition} else x", "[torch.randn(3, 9)]", "{'x': {0: 'b', 1: 'n'}}")
+    assert outcomes(reference_of(tmp_path, text), test) == {True, False}
