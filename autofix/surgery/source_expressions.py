@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import libcst as cst
@@ -91,6 +92,10 @@ def chosen_index(node: cst.BaseExpression, dynamic: set[str]) -> cst.BaseExpress
         return None
     if isinstance(index.value, cst.Name):
         return index.value if f"index {index.value.value}" in dynamic else None
+    if isinstance(index.value, cst.BinaryOperation):  # self.modules[n % 4]
+        read = uses_of(cst.Expr(index.value)).loads
+        known = any(f"index {n}" in dynamic for n in read) or re.search(r"\b(int|whole_number|number_of|index_of)\(|\.item\(\)", code_of(index.value))
+        return index.value if known else None
     if not isinstance(index.value, cst.Call):
         return None
     func = index.value.func
@@ -137,7 +142,13 @@ class TestRewriter(cst.CSTTransformer):
         )
 
     def leave_BooleanOperation(self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation) -> cst.BaseExpression:
-        if code_of(original_node) not in self.dynamic:
+        text = code_of(original_node)
+        if f"value {text}" in self.dynamic and text not in self.dynamic:
+            self.changed = True
+            name = "value_and" if isinstance(updated_node.operator, cst.And) else "value_or"
+            self.helpers.add(name)
+            return call(name, thunk(updated_node.left), thunk(updated_node.right))
+        if text not in self.dynamic:
             return updated_node
         self.changed = True
         return flag_call(updated_node, self.helpers)
@@ -147,6 +158,14 @@ class TestRewriter(cst.CSTTransformer):
             self.changed = True
             return flag_call(updated_node, self.helpers)
         return updated_node
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        """parts = x.chunk(4, 1), where only the graph knows how many there are."""
+        target = original_node.targets[0].target
+        if not isinstance(target, cst.Name) or f"pieces {target.value}" not in self.dynamic:
+            return updated_node
+        self.changed = True
+        return updated_node.with_changes(value=self.items(updated_node.value))
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         """One of several modules or tensors, picked by a value."""
@@ -163,7 +182,10 @@ class TestRewriter(cst.CSTTransformer):
         return call("traced_choice", original_node.value, index)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """A flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each."""
+        """A flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each. len() of pieces."""
+        if code_of(original_node.func) == "len" and len(original_node.args) == 1 and f"pieces {code_of(original_node.args[0].value)}" in self.dynamic:
+            self.changed = True
+            return updated_node.with_changes(func=cst.Name("list_length"))
         for i, arg in enumerate(updated_node.args):
             if arg.keyword is not None and arg.keyword.value == "is_causal" and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
                 self.changed = True

@@ -11,8 +11,16 @@ import torch
 
 
 def counted_items(count: Any, get: Any) -> Any:
-    """`count` items; `get(i)` gives one."""
-    return types.SimpleNamespace(count=count, get=get)
+    """`count` items; `get(i)` gives one, and so does an index."""
+
+    class Items(types.SimpleNamespace):
+        def __getitem__(self, i: Any) -> Any:
+            return self.get(self.count + i if type(i) is int and i < 0 else i)
+
+        def __iter__(self) -> Any:
+            raise TypeError("only the graph knows how many pieces there are")
+
+    return Items(count=count, get=get)
 
 
 def held_part(held: Any, part: slice) -> Any:

@@ -251,6 +251,8 @@ def list_length(items: Any) -> Any:
     """len() that keeps sizes of tensors and of grown lists symbolic."""
     if getattr(items, "is_rows", False):
         return items.read().shape[0] if items.ragged is None else items.count
+    if hasattr(items, "get") and hasattr(items, "count"):
+        return items.count
     return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-RUNTIME_FILES = tuple(f"source_{n}.py" for n in ("merge", "index", "runtime", "items", "loops", "whiles", "numbers", "arrays", "arrays_more"))
+RUNTIME_PARTS = ("merge", "index", "runtime", "choices", "items", "loops", "whiles", "numbers", "arrays", "arrays_more")
+RUNTIME_FILES = tuple(f"source_{n}.py" for n in RUNTIME_PARTS)
 MARK = "# RUNTIME BEGINS\n"
 ADDED_BY = "# What the rewritten functions above call.\n"
 

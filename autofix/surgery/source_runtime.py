@@ -10,7 +10,6 @@ from __future__ import annotations
 
 # RUNTIME BEGINS
 import contextlib
-import re
 import types
 from typing import Any
 
@@ -287,64 +286,3 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     for target, new in zip(targets, packed):  # what a branch wrote in place, such as a buffer
         target.copy_(new)
     return tuple(closed(list(leaves(out))))  # type: ignore[name-defined]  # noqa: F821
-
-
-def traced_choice(held: Any, index: Any) -> Any:
-    """held[index] where the index of one of several modules or tensors may be known only at run time: one branch for each."""
-    if isinstance(index, torch.Tensor) and not is_tracing():
-        index = int(index)
-    if not isinstance(index, (torch.Tensor, torch.SymInt)):
-        return held[index]
-    if hasattr(held, "keys"):
-        return traced_key(held, index, lambda number: number)
-    if isinstance(index, torch.Tensor):
-        index = index.reshape(()).to(torch.int64)
-    if isinstance(held, torch.Tensor):
-        place = index if isinstance(index, torch.Tensor) else torch.scalar_tensor(index, dtype=torch.int64)
-        place = torch.where(place < 0, place + held.shape[0], place)
-        return held.index_select(0, place.reshape(1)).squeeze(0)
-    return one_of(list(held), torch.where(index < 0, index + len(held), index) if isinstance(index, torch.Tensor) else index)
-
-
-def traced_key(held: Any, number: Any, key: Any) -> Any:
-    """held[key(number)] of a dictionary whose keys are made of whole numbers, where the number may be known only at run time."""
-    if not isinstance(number, (torch.Tensor, torch.SymInt)) or (isinstance(number, torch.Tensor) and not is_tracing()):
-        return held[key(int(number) if isinstance(number, torch.Tensor) and not number.dtype.is_floating_point else number)]
-    found = {}
-    for name in held.keys():  # noqa: SIM118
-        for digits in re.findall(r"-?\d+", str(name)):
-            if key(int(digits)) == name:
-                found[int(digits)] = held[name]
-    if not found:
-        raise TypeError("no key of this dictionary is made of a whole number")
-    value = number.reshape(()) if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.int64)
-    numbers = sorted(found)
-    place = torch.zeros((), dtype=torch.int64)
-    for least in numbers[1:]:
-        place = place + (value >= least).to(torch.int64)
-    return one_of([found[n] for n in numbers], place)
-
-
-def one_of(items: list[Any], index: Any) -> Any:
-    """items[index]: a tensor or number picked by branches; of modules and functions something that picks when it is called or read."""
-
-    def pick(read: Any, low: int = 0, high: int = len(items)) -> Any:
-        if high - low == 1:
-            return read(items[low])
-        middle = (low + high) // 2
-        return traced_if(index < middle, lambda: (pick(read, low, middle),), lambda: (pick(read, middle, high),))[0]
-
-    class Choice:
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            return pick(lambda item: item(*args, **kwargs))
-
-        def __getattr__(self, name: str) -> Any:
-            return one_of([getattr(item, name) for item in items], index)
-
-        def __getitem__(self, place: Any) -> Any:
-            return one_of([item[place] for item in items], index)
-
-    first = items[0]
-    if isinstance(first, (torch.Tensor, int, float)):
-        return first if all(item is first for item in items) else pick(lambda item: item)
-    return first if all(item is first for item in items) else Choice()

@@ -10,6 +10,7 @@ from libcst.metadata import PositionProvider
 
 from autofix.surgery.source_expressions import code_of
 from autofix.surgery.source_names import root_name, uses_of
+from autofix.surgery.source_pieces import SPLITS, LoopsOver, grown_lists, loop_names, pieces_of
 
 SIZE_METHODS = frozenset({"size", "numel", "nelement", "__len__"})
 VALUE_METHODS = frozenset({"item", "tolist", "any", "all", "equal", "allclose", "is_nonzero", "nonzero", "unique", "argwhere"})
@@ -36,9 +37,16 @@ NUMBER_CALLS = frozenset(
         "enumerate",
         "zip",
         "pow",
+        "whole_number",  # from here on what rewritten numbers call
+        "whole_round",
+        "number_of",
+        "index_of",
+        "real_number",
+        "real_of",
+        "real_math",
+        "extreme_number",
     }
 )
-SPLITS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 STATIC_CALLS = frozenset({"isinstance", "hasattr", "getattr", "callable", "issubclass", "type"})
 
 
@@ -260,6 +268,11 @@ class _Tests(cst.CSTVisitor):
             for p in parts
         ):
             self._test(node)
+            return
+        before = set(self.dynamic)  # c = a and b: Python gives one of the two
+        self._test(node)
+        if self.dynamic - before:
+            self.dynamic = before | {f"value {code_of(node)}"}
 
     def visit_UnaryOperation(self, node: cst.UnaryOperation) -> None:
         if isinstance(node.operator, cst.Not):
@@ -305,11 +318,20 @@ def dynamic_tests(
         if isinstance(expression, cst.Call) and reach(expression, set(), set())[1]:
             value_names |= names
     flags: set[str] = set()
-    for names, expression in held.pairs:  # full = not mask.any()
-        if isinstance(expression, (cst.UnaryOperation, cst.Comparison, cst.BooleanOperation)) and reach(expression, set(), set())[1]:
-            flags |= names
+    for _ in range(3):
+        for names, expression in held.pairs:  # full = not mask.any(); both = full and big
+            if isinstance(expression, (cst.UnaryOperation, cst.Comparison, cst.BooleanOperation)) and reach(expression, set(), flags)[1]:
+                flags |= names
     visitor = _Tests(size_names, value_names | flags, marked, sizes)
     visitor.arguments = set(arguments)
     visitor.metadata = {PositionProvider: positions}
     function.body.visit(visitor)
-    return visitor.dynamic | {f"index {name}" for name in value_names}
+    counted = loop_names(function, visitor.dynamic)
+    if counted - visitor.values:
+        visitor.values |= counted
+        function.body.visit(visitor)
+    pieces = pieces_of(function, held.pairs) if sizes else set()
+    grown = grown_lists(function, visitor.dynamic | {f"pieces {name}" for name in pieces})
+    over = LoopsOver(pieces | grown)
+    function.body.visit(over)
+    return visitor.dynamic | over.found | {f"index {name}" for name in value_names} | {f"pieces {name}" for name in pieces}

@@ -138,7 +138,8 @@ def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list
     for i, slot in enumerate(slots):
         for d in slot.vary:
             one, two = grown[0].get((i, d)), grown[1].get((i, d))
-            slot.growth[d] = one if one == two else None
+            halves = one is not None and two is not None and one <= 0 and two <= 0  # n // 2, say: less with every turn, but not by a fixed step
+            slot.growth[d] = one if one == two else 0 if halves else None
     return values, spec, slots, as_flag(stop) is not False, watch
 
 
