@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from autofix.values import LeafPlan, fresh_leaf
 
@@ -26,6 +27,10 @@ KINDS = {
     "minute": "near the root of the smallest number",
     "beyond": "past the root of the largest number",
 }
+
+
+MOST_PLACES = 2.0**31
+"""Reals from here on do not fit every kind of integer."""
 
 
 def magnitude_of(dtype: torch.dtype, kind: str) -> float:
@@ -70,8 +75,27 @@ def taken(explorer: Explorer, name: str, kind: str, share: float, group: list[Le
     one = explorer.attempt(name + (f", {group[0].name}" if alone else "") + ("" if share == 1 else f" ({share})"), "magnitude", leaves, quiet=True)
     if one is None or overflows_inside(one.outputs or [], explorer.eager.call64(leaves)):
         return False
-    one.must = True
-    return True
+    reach = PlacesInReach()
+    with reach:
+        explorer.eager.call(leaves)
+    one.must, one.advisory = reach.kept, not reach.kept
+    return reach.kept
+
+
+class PlacesInReach(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """`kept`: no real number beyond the integers became one, as a cast or a coordinate of grid_sample; what comes out is left open by C."""
+
+    kept = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = str(func).split(".")[1] if "." in str(func) else str(func)
+        grid = "grid_sampler" in name
+        if grid or (name in ("_to_copy", "copy_") and isinstance(out, torch.Tensor) and not (out.is_floating_point() or out.is_complex())):
+            source = args[1] if grid or name == "copy_" else args[0]
+            if out.dtype != torch.bool and source.is_floating_point():
+                self.kept &= bool((source.abs() < MOST_PLACES).all())
+        return out
 
 
 def overflows_inside(outputs: Leaves, wide: Leaves | None) -> bool:
