@@ -75,7 +75,7 @@ def taken(explorer: Explorer, name: str, kind: str, share: float, group: list[Le
     one = explorer.attempt(name + (f", {group[0].name}" if alone else "") + ("" if share == 1 else f" ({share})"), "magnitude", leaves, quiet=True)
     if one is None or overflows_inside(one.outputs or [], explorer.eager.call64(leaves)):
         return False
-    reach = PlacesInReach()
+    reach = PlacesInReach()  # type: ignore[no-untyped-call]
     with reach:
         explorer.eager.call(leaves)
     one.must, one.advisory = reach.kept, not reach.kept
