@@ -43,6 +43,8 @@ def passed_mark(folder: Path, recipe: Recipe) -> Path:
 
 def apply_onnx_fixes(piece: Workpiece, proto: Any) -> Any:
     """Apply the ONNX fixes; those of an approximate recipe after its exact part has passed parity. Raises StageFailed where that fails."""
+    import onnx
+
     from autofix.attempt import run_and_verify, save_model
 
     if not approximate_fixes(piece.recipe, piece.registry):
@@ -68,6 +70,7 @@ def apply_onnx_fixes(piece: Workpiece, proto: Any) -> Any:
         strategy = piece.registry[fix.strategy]
         if fix.key() in lossy and piece.max_error is not None and hasattr(strategy, "nodes_to_keep"):
             save_model(proto, before_path(piece.folder))
+            proto = onnx.load(str(before_path(piece.folder)))  # where the file is large, saving has moved the weights out of `proto`
         with calibrating(feeds_of(piece.model, sets, [i.name for i in proto.graph.input])):
             proto = strategy.apply(proto, **fix.params)
     return proto
