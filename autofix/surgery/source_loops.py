@@ -153,7 +153,14 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
             for item in items:
                 self.append(item)
 
+        def reverse(self) -> None:
+            self.data = self[::-1].data
+
         def __getitem__(self, index: Any) -> Any:
+            if isinstance(index, slice) and index == slice(None, None, -1):
+                if self.ragged is not None:
+                    raise TypeError("a list of tensors of several sizes is reversed after it grew in the graph")
+                return grown_rows(self.read().flip(0), None)
             return self.read()[index]
 
         def __iter__(self) -> Any:
@@ -257,13 +264,15 @@ def list_length(items: Any) -> Any:
 
 
 def loop_slot(first: Any, last: Any, changed: bool) -> Any:
-    """How one leaf is carried through a loop: "fixed", "number" or "tensor"; `vary` are the axes whose size changes."""
+    """How one leaf is carried through a loop: "fixed", "number" or "tensor"; `vary` are the axes whose size changes, `steady` those of
+    them that get longer by the same in every turn."""
 
     class Slot:
         def __init__(self) -> None:
             self.first, self.vary, self.kind = first, (), "fixed"
             self.growth: dict[int, int] = {}
             self.caps: dict[int, Any] = {}
+            self.steady: set[int] = set()
             if not changed:
                 return
             if first is UNSET and is_number(last):
@@ -290,6 +299,7 @@ def loop_slot(first: Any, last: Any, changed: bool) -> Any:
                     raise TypeError(f"a loop turns {first.dim()} dimensions into {last.dim()}")
             sizes = zip(self.first.shape, last.shape)
             self.vary = tuple(d for d, (m, n) in enumerate(sizes) if not is_same_constant(m, n))
+            self.steady = set(self.vary)
             self.first = as_dtype(self.first, self.dtype)
 
     return Slot()

@@ -121,6 +121,8 @@ def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list
                 for d in slot.vary:
                     top = upper_size(b.shape[d])
                     grown[-1][i, d] = None if top is None else top - now.shape[d]
+                    if type(b.shape[d]) is not int:
+                        slot.steady.discard(d)
         with quiet_sizes(scratch=True):
             fresh = [loop_slot(s.first if s.kind == "fixed" else t, b, c) for s, t, b, c in zip(slots, trial, after, changed)]
         stable = True
@@ -189,11 +191,14 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
     for slot in slots:
         for d in slot.vary:
             if d in slot.caps:
+                slot.steady.discard(d)
                 continue
             size, growth = slot.first.shape[d], slot.growth[d]
             if growth is None or (growth > 0 and bound is None):
                 raise TypeError(f"how large a variable of a loop may become is not known before it runs: {slot.first.shape} grows by {growth}")
             slot.caps[d] = size if growth <= 0 else size + growth * bound
+            if not (counter and not stops and growth > 0 and d in slot.steady):
+                slot.steady.discard(d)
 
     state: list[Any] = [torch.zeros((), dtype=torch.bool)] if stops else []
     for slot in slots:
@@ -263,7 +268,8 @@ def pack_leaf(slot: Any, value: Any, table: Any = None) -> list[torch.Tensor]:
 
 
 def unpack_state(slots: list[Any], tensors: list[torch.Tensor], table: Any, turns: Any, inside: bool = True) -> list[Any]:
-    """The leaves from the tensors that carry them; `turns`: the first leaf counts from 0 to this."""
+    """The leaves from the tensors that carry them; `turns`: the first leaf counts from 0 to this; `inside`: of the loop, where a
+    tensor is a copy and one that grows steadily is not yet as long as it becomes."""
     out: list[Any] = []
     for slot in slots:
         if slot.kind == "fixed":
@@ -276,7 +282,10 @@ def unpack_state(slots: list[Any], tensors: list[torch.Tensor], table: Any, turn
                 torch._check(value >= 0)
                 torch._check(value < table.get(id(turns), turns))
         for d in slot.vary:
-            size = tensors.pop(0).item()
+            held = tensors.pop(0)
+            if d in slot.steady and not inside:
+                continue
+            size = held.item()
             torch._check(size >= 0)
             torch._check(size <= table.get(id(slot.caps[d]), slot.caps[d]))
             value = value.narrow(d, 0, size)
