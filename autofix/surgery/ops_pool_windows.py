@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 
@@ -86,10 +87,20 @@ def average_windows(original: Callable[..., Tensor], rank: int) -> Callable[...,
 def largest_windows(original: Callable[..., Any], rank: int) -> Callable[..., Any]:
     """max_pool1d, 2d, 3d for symbolic kernels, strides and paddings."""
 
-    def replacement(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    def replacement(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
         if fixed(kernel_size, stride, padding, dilation) and not any(needs_value(n) for n in input.shape[-rank:]):
-            found: Tensor = original(input, kernel_size, stride if stride is not None else (), padding, dilation, ceil_mode)
-            return found
+            more = {"return_indices": True} if return_indices else {}
+            return original(input, kernel_size, stride if stride is not None else (), padding, dilation, ceil_mode, **more)
+        if return_indices:
+            raise TypeError("max pooling with indices needs windows of known sizes")
         kernels, margins, spreads = (as_sizes(v, rank) for v in (kernel_size, padding, dilation))
         steps = kernels if stride is None or stride == () or stride == [] else as_sizes(stride, rank)
         out = input
@@ -110,7 +121,7 @@ def needs_value(size: Any) -> bool:
 
 def pool_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
     """{name: {torch function: replacement}}."""
-    averages: Sequence[Any] = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)
-    largest: Sequence[Any] = (torch.max_pool1d, torch.max_pool2d, torch.max_pool3d)
+    averages: Sequence[Any] = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+    largest: Sequence[Any] = ((torch.max_pool1d, F.max_pool1d), (torch.max_pool2d, F.max_pool2d), (torch.max_pool3d, F.max_pool3d))
     table = {f"avg_pool{k + 1}d": {f: average_windows(f, k + 1)} for k, f in enumerate(averages)}
-    return {**table, **{f"max_pool{k + 1}d": {f: largest_windows(f, k + 1)} for k, f in enumerate(largest)}}
+    return {**table, **{f"max_pool{k + 1}d": {f: largest_windows(f, k + 1) for f in both} for k, both in enumerate(largest)}}
