@@ -264,8 +264,8 @@ def reproduce(plan: FixPlan, model_file: str, output: Path) -> list[str]:
         return model if plan.wrap_noise is None else plan.wrap_noise(model)
 
     sets = eager_sets(plan, module, build)  # before any source is rewritten
-    model = build()
     plan.fix_source(os.path.dirname(model_file), module)
+    model = build()  # hooks may be defined where it is built
     proto = export_repaired(plan, model, sets)
     if not output.parent.is_dir():
         raise FixFailed(f"there is no folder {output.parent}")

@@ -54,6 +54,13 @@ def changed_units(old: str, new: str) -> list[tuple[str, ast.AST]]:
     return [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
 
 
+def defines_functions(old: str, new: str) -> bool:
+    """Whether a unit of `old` that `new` has otherwise defines further functions, which models built before may hold."""
+    before = function_units(ast.parse(old))
+    nodes = [before[name] for name, _ in changed_units(old, new) if name in before]
+    return any(isinstance(n, (ast.FunctionDef, ast.Lambda)) for node in nodes for n in ast.walk(node) if n is not node)
+
+
 def unit_source(node: ast.AST, text: str) -> str:
     """The source lines of a unit, decorators included."""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 # ruff: noqa: E501
 """Text-level tests of the source rewriter: what it changes, what it leaves alone, and that eager values stay the same."""
 
+import numpy as np
 import torch
 
 from autofix.surgery.source_control import rewrite_source
@@ -195,3 +196,56 @@ def test_what_is_called_stands_behind_the_persons_lines_and_before_the_main_bloc
     assert add_runtime(made, text) == made
     called = add_runtime(text.replace("SIZES = {'x': dict(a=1)}", "RESULT = forward(torch.ones(2))"), text)
     assert called.index("\ndef traced_if") < called.index("RESULT")
+
+
+def test_functions_inside_of_functions(tmp_path):
+    """A closure, a lambda, a hook made by a function and one defined in the constructor, which runs before the rewrite."""
+    import onnxruntime
+
+    from autofix.case import CaseSpec
+    from autofix.repair import Settings, repair
+
+    file = tmp_path / "hooked.py"
+    file.write_text("""
+import torch
+from torch import nn
+
+
+def leaky(slope):
+    def hook(module, given, out):
+        if out.mean() > 0:
+            return out.clamp(min=0)
+        return out * slope
+
+    return hook
+
+
+class Model(nn.Module):
+    def __init__(self, depth=2):
+        super().__init__()
+        self.first, self.second = nn.Identity(), nn.Identity()
+        self.first.register_forward_hook(leaky(0.1))
+        self.second.register_forward_hook(lambda module, given, out: out + 1 if out.sum() > 1 else out - 1)
+
+    def forward(self, x):
+        def halved(y):
+            if y.abs().max() > 4:
+                y = y / 2
+            return y
+
+        return halved(self.second(self.first(x)))
+
+
+def get_inputs():
+    return [torch.tensor([[1.0, -2.0, 3.0]])]
+""")
+    found = repair(CaseSpec(str(file)), settings=Settings(output=tmp_path / "out", use_cache=False), fork=True)
+    assert found.ok and [f.strategy for f in found.winner.recipe.fixes] == ["control_flow"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+    for given, right in (
+        ([1.0, -2, 3], [2.0, 1, 4]),
+        ([-1, -2, -3], [-1.1, -1.2, -1.3]),
+        ([8, 0, 0], [4.5, 0.5, 0.5]),
+        ([-50, 0, 1], [-3.0, -0.5, -0.45]),
+    ):
+        np.testing.assert_allclose(session.run(None, {"x": np.array([given], np.float32)})[0], [right], rtol=1e-6)

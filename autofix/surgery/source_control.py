@@ -11,6 +11,7 @@ import libcst as cst
 from autofix.surgery.source_comprehensions import ComprehensionLoops
 from autofix.surgery.source_flow import FlowRewriter
 from autofix.surgery.source_forms import desugar
+from autofix.surgery.source_local import with_local_functions
 from autofix.surgery.source_names import contains, parameter_names, statements, uses_of
 from autofix.surgery.source_numeric import rewrite_numbers
 from autofix.surgery.source_patch import add_runtime, functions_of, replace_functions
@@ -109,16 +110,21 @@ def rewrite_source(
     def change_control(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> Any:
         if name not in wanted or contains([node.body], cst.Await):
             return None
+
+        def tests(function: cst.FunctionDef) -> set[str]:
+            return dynamic_tests(wrapper, function, marked, sizes=sizes, arguments=arguments)
+
         if not flows:
-            flows.append(FileFlow.of(wrapper, wanted, lambda n: dynamic_tests(wrapper, n, marked, sizes=sizes, arguments=arguments)))
+            flows.append(FileFlow.of(wrapper, wanted, tests))
         flow = flows[0]
         dynamic = flow.dynamic[name] | generator_calls(node, flow.generators)
         short = node.name.value
+        node, inner = with_local_functions(node, lambda before, after: rewrite_control(after, tests(before), flow))
         if contains([node.body], cst.Yield):
             taken = names_in(node)
             listed = listed_generator(node, lambda stem: stem if stem not in taken else f"{stem}_") if short in flow.generators else None
             return None if listed is None else rewrite_control(listed, dynamic, flow) or listed
-        made = rewrite_control(node, set(dynamic), flow)
+        made = rewrite_control(node, set(dynamic), flow) or (node if inner else None)
         if short not in flow.flagged:
             return made
         sibling = with_error_flag(node)

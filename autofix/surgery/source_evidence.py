@@ -91,13 +91,16 @@ def number_arguments(facts: Mapping[str, Any]) -> list[str]:
 
 
 def user_files(facts: Mapping[str, Any]) -> list[tuple[str, str, list[str], list[int]]]:
-    """(name in a recipe, text, reached functions, lines of values) of each of the user's files."""
+    """(name in a recipe, text, reached functions, lines of values) of each of the user's files. Reached is also what holds such a line,
+    though no call is seen: it defines a hook, say."""
     sources = facts.get("sources", {})
     names, lines = short_names(sources), value_lines(facts)
     out = []
     for path, text in sources.items():
         try:
-            out.append((names[path], text, reached_functions(text), lines.get(path, [])))
+            reached, values = reached_functions(text), lines.get(path, [])
+            holders = [name for name, (first, last) in function_lines(text).items() if any(first <= line <= last for line in values)]
+            out.append((names[path], text, [*reached, *(name for name in holders if name not in reached)], values))
         except SyntaxError:
             continue
     return out
