@@ -14,7 +14,7 @@ def adaptive_windows(size: Any, bins: Any) -> tuple[Tensor, Tensor]:
     axis = torch.arange(bins)
     starts = (axis * size).div(bins, rounding_mode="floor")
     ends = ((axis + 1) * size + bins - 1).div(bins, rounding_mode="floor")
-    some = torch.sym_max(bins, 1) if isinstance(bins, torch.SymInt) else bins  # type: ignore[attr-defined]
+    some = torch.sym_max(bins, 1) if isinstance(bins, torch.SymInt) else bins  # type: ignore[no-untyped-call]
     widest = (size + some - 1) // some + 1
     places = starts[:, None] + torch.arange(widest)[None]
     return torch.minimum(places, ends[:, None] - 1), places < ends[:, None]
