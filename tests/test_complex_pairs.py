@@ -26,6 +26,12 @@ OPERATIONS = {
     "equality": lambda z, w, x: (z == w) | (z != 0) | torch.isnan(z) | ~torch.isfinite(w),
     "factories": lambda z, w, x: torch.zeros_like(z) + torch.full((5,), 1j) * x + torch.eye(5, dtype=torch.cfloat)[:1] + z.new_ones(1, 5),
     "convolution": lambda z, w, x: nn.functional.conv1d(z[None], w[None, :, :3]),
+    "inverse circular": lambda z, w, x: torch.asin(z) + torch.acos(w) + torch.atan(z),
+    "inverse hyperbolic": lambda z, w, x: torch.asinh(z) + torch.acosh(w) + torch.atanh(z),
+    "hermitian": lambda z, w, x: torch.linalg.eigvalsh(z @ w.mH + w @ z.mH) + torch.linalg.svdvals(z),
+    "factor": lambda z, w, x: torch.linalg.solve_triangular(torch.linalg.cholesky(z @ z.mH + torch.eye(4)), w, upper=False),
+    "factor solve": lambda z, w, x: torch.cholesky_solve(w, torch.linalg.cholesky(z @ z.mH + torch.eye(4))),
+    "exponential": lambda z, w, x: torch.linalg.matrix_exp(z[:, :4] - z[:, :4].mH) @ w,
     "system": lambda z, w, x: torch.linalg.solve(z[:, :4] + 5 * torch.eye(4), w) + torch.linalg.inv(w[:, :4] + 5 * torch.eye(4)) @ z,
 }
 
@@ -90,3 +96,10 @@ def test_zero_division_spreads_like_eager():
 def test_unknown_operator_is_named():
     with pytest.raises(NotImplementedError, match="asin"):
         rewritten(Pair(lambda z, w, x: torch.asin(z)), torch.randn(4, 5), torch.randn(4, 5))
+
+
+def test_vectors_of_a_complex_matrix_are_refused():
+    """Eigenvectors are unique only up to a phase: no pair of reals can be promised to agree with PyTorch's."""
+    x = torch.eye(4, 5)
+    with pytest.raises(NotImplementedError, match="unique only up to a phase"):
+        rewritten(Pair(lambda z, w, x: torch.linalg.eigh(z @ z.mH)[1]), x, x)

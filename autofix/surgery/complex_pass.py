@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from autofix.surgery.complex_elementwise import COMPLEX_ELEMENTWISE
 from autofix.surgery.complex_functions import COMPLEX_FUNCTIONS
+from autofix.surgery.complex_inverses import COMPLEX_INVERSES
+from autofix.surgery.complex_linalg import COMPLEX_COMPOSITE, COMPLEX_LINALG
 from autofix.surgery.complex_products import COMPLEX_PRODUCTS
 from autofix.surgery.complex_structure import COMPLEX_STRUCTURE
 from autofix.surgery.complex_tensor import PairMode, RealPair, pair_flatten, pair_unflatten
@@ -50,7 +52,15 @@ class ComplexRewriter:
         self.module = program.graph_module
         self.graph = torch.fx.Graph()
         self.env: dict[Any, Any] = {}
-        self.table = {**COMPLEX_ELEMENTWISE, **COMPLEX_FUNCTIONS, **COMPLEX_PRODUCTS, **COMPLEX_STRUCTURE, **FFT_RULES}
+        self.table = {
+            **COMPLEX_ELEMENTWISE,
+            **COMPLEX_FUNCTIONS,
+            **COMPLEX_INVERSES,
+            **COMPLEX_PRODUCTS,
+            **COMPLEX_LINALG,
+            **COMPLEX_STRUCTURE,
+            **FFT_RULES,
+        }
         self.constants: list[tuple[str, torch.Tensor]] = []
         self.first: Any = None
         self.fake_mode = next(
@@ -143,7 +153,8 @@ class ComplexRewriter:
                     rebuilt.append(pair_unflatten([next(rest) for _ in range(count)], how))
             args, kwargs = tree_unflatten(rebuilt, spec)
             with PairMode(self.table):
-                out = node.target(*args, **kwargs)
+                whole = COMPLEX_COMPOSITE.get(node.target)
+                out = whole(node.target, *args, **kwargs) if whole else node.target(*args, **kwargs)
             flat, how = pair_flatten(out)
             result_form.append(how)
             return flat

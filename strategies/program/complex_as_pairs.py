@@ -68,11 +68,34 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "batch"}}
 """
 
+ARCS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        z = torch.complex(x, y)
+        return torch.view_as_real(torch.asin(z)), torch.acosh(z).imag
+
+
+def get_inputs():
+    return [torch.randn(2, 3), torch.randn(2, 3)]
+
+
+def get_more_inputs():
+    return [[torch.randn(5, 3) * 4, torch.randn(5, 3)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "y": {0: "batch"}}
+"""
+
 
 class ComplexAsPairs(ProgramStrategy):
     """Compute with real and imaginary parts: ONNX Runtime has no complex type.
 
-    When it helps: complex parameters, view_as_complex, polar, complex products and functions, fft, rfft, irfft, stft, istft. ONNX
+    When it helps: complex parameters, view_as_complex, polar, complex products and functions, fft, rfft, irfft, stft, istft; Cholesky
+    factors, triangular solves, matrix exponentials, Hermitian eigenvalues and singular values of complex matrices (with decompose_linalg). ONNX
     Runtime's DFT and STFT also lose up to four digits at lengths that are no power of two; here each transform is a product with
     roots of unity rounded once from float64. Complex outputs become float with a last axis of 2, as torch.view_as_real.
 
@@ -126,5 +149,6 @@ class ComplexAsPairs(ProgramStrategy):
     REPAIRS = (
         Example(ROTARY, symptom="unsupported-operator", fix={}),
         Example(FILTER, symptom="unsupported-operator", fix={}),
+        Example(ARCS, symptom="unsupported-operator", fix={}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default", "message": "no translation"}),)
