@@ -257,6 +257,7 @@ def finish_set(
     from autofix.conditioning import KNIFE_EDGE, disagreement, gap_text
     from autofix.inputs import symbol_sizes
     from autofix.magnitudes import overflows_inside
+    from autofix.saturation import saturates_inside
     from autofix.shake import shaken_change, shaken_ratio
 
     wide = eager.call64(leaves, template, call.state_before) if anchor else None
@@ -269,6 +270,8 @@ def finish_set(
         outputs64 = [v for _, v in wide] if len(wide) == len(call.outputs) else None
     if kind == "magnitude" and overflows_inside(call.outputs, wide):
         why = why or "PyTorch itself overflows inside"
+    if one.origin == "generated" and saturates_inside(eager, leaves):
+        why = why or "PyTorch's sums of 8-bit products saturate on this processor"
     if anchor and eager.bytes < 200 * 2**20 and call.seconds < BIG_SECONDS and kind != "nonfinite":
         change, met = shaken_change(eager, leaves, call.outputs, template, draws=1 if wide is not None else 2, state=call.state_before)
         if change is None:

@@ -12,6 +12,7 @@ import torch
 
 from autofix.calibration import calibrating, calibration_feeds
 from autofix.error_budget import check_budget, output_error
+from autofix.hardware import has_int8_products
 from autofix.reference import Reference, ReferenceSet
 from autofix.surgery.onnx_fold_weights import fold_weights
 from autofix.surgery.onnx_int8 import to_int8
@@ -132,7 +133,8 @@ def test_products_in_8_bits_are_near(per_channel: bool, reduce_range: bool) -> N
     assert to_int8(model, [], per_channel, reduce_range) == 2
     assert not {"MatMul", "Gemm"} & {n.op_type for n in model.graph.node}
     assert not {"a", "b"} & {t.name for t in model.graph.initializer}
-    assert 1e-4 < output_error(want.astype(F32), run(model, {"x": x})) < 0.03
+    saturates = not reduce_range and not has_int8_products()  # pairs of products in 16 bits: why the range is reduced
+    assert 1e-4 < output_error(want.astype(F32), run(model, {"x": x})) < (0.5 if saturates else 0.03)
     assert run(model, {"x": np.zeros((1, 32), F32)}) == pytest.approx(c[None], abs=1e-3)
 
 
