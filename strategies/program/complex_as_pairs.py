@@ -94,10 +94,11 @@ dynamic_shapes = {"x": {0: "batch"}, "y": {0: "batch"}}
 class ComplexAsPairs(ProgramStrategy):
     """Compute with real and imaginary parts: ONNX Runtime has no complex type.
 
-    When it helps: complex parameters, view_as_complex, polar, complex products and functions, fft, rfft, irfft, stft, istft; Cholesky
-    factors, triangular solves, matrix exponentials, Hermitian eigenvalues and singular values of complex matrices (with decompose_linalg). ONNX
-    Runtime's DFT and STFT also lose up to four digits at lengths that are no power of two; here each transform is a product with
-    roots of unity rounded once from float64. Complex outputs become float with a last axis of 2, as torch.view_as_real.
+    When it helps: complex parameters, view_as_complex, polar, complex products and functions, fft, rfft, irfft, stft, istft. Cholesky
+    factors, triangular solves, matrix exponentials, Hermitian eigenvalues and singular values of complex matrices become those of real
+    ones, which ONNX lacks as well: decompose_linalg has to follow. ONNX Runtime's DFT and STFT also lose up to four digits at lengths
+    that are no power of two; here each transform is a product with roots of unity rounded once from float64. Complex outputs
+    become float with a last axis of 2, as torch.view_as_real.
 
     Why it is safe: complex arithmetic is defined by these formulas on the parts (Abramowitz and Stegun, chapters 3 and 4), division and
     absolute value are scaled as in ATen, and shapes and dtypes of every rewritten value are compared with those of the captured program.
