@@ -26,7 +26,7 @@ class Model(nn.Module):
         self.register_buffer("window", torch.hann_window(16))
 
     def forward(self, x):
-        short = torch.stft(x, 16, 4, window=self.window, return_complex=True)
+        short = torch.stft(torch.tanh(x), 16, 4, window=self.window, return_complex=True)
         return short.abs()
 
 

@@ -57,7 +57,7 @@ class Model(nn.Module):
 
 def get_inputs():
     torch.manual_seed(0)
-    return [torch.randn(3, 80, 100)]
+    return [torch.randn(160, 80, 100)]
 
 
 dynamic_shapes = {"x": {0: "batch"}}

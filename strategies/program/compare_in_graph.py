@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
@@ -40,11 +38,15 @@ ASKED = re.compile(r"\b(allclose|equal)\s*\(")
 
 def all_close(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """torch.allclose as a boolean tensor (ATen: isclose(...).all())."""
+    import torch
+
     return torch.isclose(a, b, rtol, atol, equal_nan).all()
 
 
 def all_equal(a: Any, b: Any) -> Any:
     """torch.equal as a boolean tensor; tensors of other shapes are unequal."""
+    import torch
+
     return (a == b).all() if a.dim() == b.dim() and a.shape == b.shape else torch.zeros((), dtype=torch.bool)
 
 
@@ -67,6 +69,8 @@ class CompareInGraph(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
+        import torch
+
         plan.overrides.update({torch.allclose: all_close, torch.Tensor.allclose: all_close, torch.equal: all_equal, torch.Tensor.equal: all_equal})
         return plan
 
