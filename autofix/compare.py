@@ -70,14 +70,21 @@ def comparison_passed(rule: str, **numbers: Any) -> dict[str, Any]:
 
 
 def check_output(
-    expected: Any, got: Any, expected64: Any = None, noise: Any = None, rtol: float | None = None, atol: float | None = None
+    expected: Any,
+    got: Any,
+    expected64: Any = None,
+    noise: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    scaled: bool = False,
 ) -> dict[str, Any]:
     """Compare one output with PyTorch's; see the module's docstring.
 
     Order: dtype, shape, places of NaN and of +Inf and -Inf, then values. A float passes where |got - expected| <= atol + rtol |expected|
     (by dtype, or as given), or where its error against `expected64` is at most 4 times PyTorch's own plus 8 eps rms (measured on 64 good
     exports: median 0.99, maximum 2.76), or, without a float64 run, where it is within 4 times `noise` (largest change under benign
-    perturbations, per element). Signs of zeros do not count.
+    perturbations, per element). Signs of zeros do not count. scaled: atol counts in units of the output's largest number, where that is
+    above 1, as for inputs of huge magnitude: round-off grows with what is summed up.
     """
     exp, out = as_array(expected), as_array(got)
     if exp.dtype.kind == "c" and out.dtype.kind == "f":
@@ -92,11 +99,11 @@ def check_output(
     if other is not None and other.shape != exp.shape:
         other = None
     if exp.dtype.kind == "c":
-        parts = [check_output(f(exp), f(out), None if other is None else f(other), None, rtol, atol) for f in (np.real, np.imag)]
+        parts = [check_output(f(exp), f(out), None if other is None else f(other), None, rtol, atol, scaled) for f in (np.real, np.imag)]
         return min(parts, key=lambda p: (p["ok"], -(p["ratio"] or 0)))
     if not is_float_name(exp.dtype.name):
         return check_integers(exp, out, other)
-    return check_floats(exp, out, other, None if noise is None else as_array(noise), rtol, atol)
+    return check_floats(exp, out, other, None if noise is None else as_array(noise), rtol, atol, scaled)
 
 
 def check_integers(exp: Any, out: Any, other: Any) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def check_integers(exp: Any, out: Any, other: Any) -> dict[str, Any]:
     return comparison_failed("values", f"{count} of {exp.size} places differ, first at {list(at)}: {out[at]}, PyTorch gives {exp[at]}", max_abs=worst)
 
 
-def check_floats(exp: Any, out: Any, other: Any, noise: Any, rtol: float | None, atol: float | None) -> dict[str, Any]:
+def check_floats(exp: Any, out: Any, other: Any, noise: Any, rtol: float | None, atol: float | None, scaled: bool = False) -> dict[str, Any]:
     """Floats: places of NaN and Inf, then values by the rules of `check_output`."""
     name = exp.dtype.name
     a, b = exp.astype(np.float64), out.astype(np.float64)
@@ -131,7 +138,7 @@ def check_floats(exp: Any, out: Any, other: Any, noise: Any, rtol: float | None,
     rel, low = (low_r if rtol is None else rtol), (low_a if atol is None else atol)
     diff = np.where(finite, np.abs(np.where(finite, b - np.where(finite, a, 0), 0)), 0)
     size = np.where(finite, np.abs(np.where(finite, a, 0)), 0)
-    bound = low + rel * size
+    bound = low * (max(1.0, float(size.max())) if scaled else 1.0) + rel * size
     numbers = {
         "max_abs": float(diff.max()),
         "max_rel": float((diff / np.maximum(size, 1e-30)).max()) if (size > 0).any() else 0.0,

@@ -97,7 +97,9 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
         plan = [(n, one.state_after[s[8:]], None, None) if s.startswith("buffers.") else by_name[s] for n, s in map(entry_parts, outputs)]
     results = [
         dict(
-            check_output(value, out, anchor, floor, target.rtol, target.atol) if max_error is None else check_budget(value, out, max_error),
+            check_output(value, out, anchor, floor, target.rtol, target.atol, one.kind == "magnitude")
+            if max_error is None
+            else check_budget(value, out, max_error),
             output=name,
         )
         for (name, value, anchor, floor), out in zip(plan, got, strict=True)

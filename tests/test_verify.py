@@ -186,3 +186,17 @@ def test_buffers_kept_constant_are_named_and_lifted_ones_checked() -> None:
     assert verify_sets(chain(), lambda f: [f["x"] + f["buffers.total"]] * 2, Target(), lifted).ok
     wrong = verify_sets(chain(), lambda f: [f["x"] + f["buffers.total"], f["x"] * 5], Target(), lifted)
     assert not wrong.ok and wrong.facts["output"] == "buffers.total.after"
+
+
+def test_scaled_tolerance_grows_with_the_output():
+    import numpy as np
+
+    from autofix.compare import check_output
+
+    right = np.array([4e19, 0.0, -1e19], np.float32)
+    near, far = right + np.array([0, 2e12, 0], np.float32), right + np.array([0, 2e16, 0], np.float32)
+    assert not check_output(right, near)["ok"] and check_output(right, near, scaled=True)["ok"]
+    assert not check_output(right, far, scaled=True)["ok"]
+    assert not check_output(right, np.array([4e19, np.inf, -1e19], np.float32), scaled=True)["ok"]
+    small = np.array([0.5, 1e-3], np.float32)
+    assert not check_output(small, small + np.float32(1e-4), scaled=True)["ok"]
