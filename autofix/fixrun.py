@@ -92,6 +92,7 @@ class FixSet:
     state_before: dict[str, Any]
     state_after: dict[str, Any]
     origin: str = "given"
+    kind: str = ""
 
 
 @dataclass
