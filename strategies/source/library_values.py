@@ -21,7 +21,7 @@ from torch.distributions import Normal
 
 class Model(nn.Module):
     def forward(self, mean, x):
-        return Normal(mean, mean.exp()).log_prob(x)
+        return Normal(mean, mean.exp(), validate_args=True).log_prob(x)
 
 
 def get_inputs():
