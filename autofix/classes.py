@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,19 @@ from autofix.values import SPECIAL, LeafPlan, fresh_leaf
 
 NOT_THE_MODEL = re.compile(r"get_\w*inputs|get_kwargs|build_model")
 """Functions of a model file whose numbers describe inputs rather than decide anything."""
+
+
+def model_nodes(sources: Mapping[str, str]) -> Iterator[ast.AST]:
+    """Every node of the sources but for functions that make inputs; files that do not parse are left out."""
+    for text in sources.values():
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for top in tree.body:
+            if isinstance(top, ast.FunctionDef) and NOT_THE_MODEL.fullmatch(top.name):
+                continue
+            yield from ast.walk(top)
 
 
 def source_constants(sources: dict[str, str], model: Any = None) -> tuple[list[float], list[int]]:
@@ -31,16 +45,8 @@ def source_constants(sources: dict[str, str], model: Any = None) -> tuple[list[f
             for inner in list(value.values())[:16]:
                 note(inner)
 
-    for text in sources.values():
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            continue
-        for top in tree.body:
-            if isinstance(top, ast.FunctionDef) and NOT_THE_MODEL.fullmatch(top.name):
-                continue
-            for node in ast.walk(top):
-                note(constant_value(node))
+    for node in model_nodes(sources):
+        note(constant_value(node))
     for module in model.modules() if model is not None else ():
         if not type(module).__module__.startswith("torch."):
             for key, value in vars(module).items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from autofix.classes import NOT_THE_MODEL, constant_value
+from autofix.classes import constant_value, model_nodes
 from autofix.values import LeafPlan, fresh_leaf
 
 if TYPE_CHECKING:
@@ -29,21 +29,13 @@ def named_integers(sources: dict[str, str], model: Any) -> list[int]:
             found.append(value)
 
     names: set[str] = set()
-    for text in sources.values():
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            continue
-        for top in tree.body:
-            if isinstance(top, ast.FunctionDef) and NOT_THE_MODEL.fullmatch(top.name):
-                continue
-            for node in ast.walk(top):
-                note(constant_value(node), others)
-                if isinstance(node, ast.Compare):
-                    for side in (node.left, *node.comparators):
-                        for part in ast.walk(side):
-                            note(constant_value(part), compared)
-                            names |= {part.attr} if isinstance(part, ast.Attribute) else {part.id} if isinstance(part, ast.Name) else set()
+    for node in model_nodes(sources):
+        note(constant_value(node), others)
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                for part in ast.walk(side):
+                    note(constant_value(part), compared)
+                    names |= {part.attr} if isinstance(part, ast.Attribute) else {part.id} if isinstance(part, ast.Name) else set()
     for module in model.modules():
         if not type(module).__module__.startswith("torch."):
             for key, value in vars(module).items():
