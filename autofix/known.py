@@ -78,26 +78,32 @@ def known_recipe(cache: Cache, case_id: str, environment: dict[str, str], target
         for row in query(f"SELECT {columns} FROM outcomes WHERE case_id = ? AND verdict = 'pass'", case_id):
             if target.allows(Effect(row[4])):
                 passes.setdefault(row[1], []).append(row)
+    passes = believed(cache, passes)
+    if not passes:
+        return None
+    for query in cache._readers():
         sql = "SELECT recipe_id FROM outcomes WHERE case_id = ? AND verdict <> 'pass' AND environment_id = ? AND target_id = ?"
         failed.update(r for (r,) in query(sql, case_id, here, wanted))
-    passes = believed(cache, passes)
+    sql = "SELECT id, json_array_length(body, '$.fixes') FROM recipes WHERE id IN (SELECT value FROM json_each(?))"
+    lengths = {name: length or 0 for query in cache._readers() for name, length in query(sql, json.dumps(list(passes)))}
     ranked = []
     for recipe_id, rows in passes.items():
         known_here = any(row[2] == here for row in rows)
-        recipe = cache.recipe(recipe_id) if known_here or recipe_id not in failed else None
-        if recipe is not None:
+        if recipe_id in lengths and (known_here or recipe_id not in failed):
             effect = min(_EFFECTS.index(Effect(row[4])) for row in rows)
-            order = (
-                not known_here,
-                effect,
-                all(row[3] != wanted for row in rows),
-                -max(row[6] for row in rows),
-                len(recipe.fixes),
-                -len({r[0] for r in rows}),
-                recipe_id,
+            ranked.append(
+                (
+                    not known_here,
+                    effect,
+                    all(row[3] != wanted for row in rows),
+                    -max(row[6] for row in rows),
+                    lengths[recipe_id],
+                    -len({r[0] for r in rows}),
+                    recipe_id,
+                )
             )
-            ranked.append((order, recipe))
-    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+    # The best that can be read: a recipe of another version of autofix may not be.
+    return next((recipe for *_, recipe_id in sorted(ranked) if (recipe := cache.recipe(recipe_id)) is not None), None)
 
 
 def believed(cache: Cache, passes: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from autofix.recipe import Level, Recipe
@@ -25,7 +25,7 @@ PLAIN_TRIAL_SECONDS = 2.0
 _NOTHING = ("nothing-to-do", "apply-error")
 _NOT_SIDEWAYS = ("crash", "timeout", "out-of-memory")
 
-Counts = Iterable[tuple[str, str, int, int, int]]
+Counts = Collection[tuple[str, str, int, int, int]]
 """Rows of strategy, versions, tries, gain in tenths, total milliseconds."""
 
 
@@ -39,16 +39,17 @@ class Rates:
     def __init__(self, *sources: Callable[[str], Counts]) -> None:
         self.sources = sources
 
-    def of(self, key: str) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """(strategy, versions) -> (tries, gain in tenths, ms)."""
+    def of(self, key: str) -> Counts:
+        """What is counted under a key, one row for each strategy and version."""
         if len(self.sources) == 1:
-            return {(strategy, versions): (tries, gain, ms) for strategy, versions, tries, gain, ms in self.sources[0](key)}
-        best: dict[tuple[str, str], tuple[int, int, int]] = {}
+            return self.sources[0](key)
+        best: dict[tuple[str, str], tuple[str, str, int, int, int]] = {}
         for source in self.sources:
-            for strategy, versions, tries, gain, ms in source(key):
-                if tries > best.get((strategy, versions), (0, 0, 0))[0]:
-                    best[strategy, versions] = (tries, gain, ms)
-        return best
+            for row in source(key):
+                known = best.get(row[:2])
+                if known is None or row[2] > known[2]:
+                    best[row[:2]] = row
+        return best.values()
 
 
 def minor_versions(environment: dict[str, str]) -> str:
@@ -81,8 +82,12 @@ def version_weight(theirs: str, ours: str) -> float:
 
 def operator_of(diagnosis: Diagnosis) -> str:
     """The operator that a diagnosis is about, or an empty string."""
-    text = diagnosis.facts.get("operator") or diagnosis.facts.get("op_type") or ""
-    return re.sub(r"[^A-Za-z0-9_.:<> -]", "", str(text))[:120]
+    return _plain(str(diagnosis.facts.get("operator") or diagnosis.facts.get("op_type") or ""))
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.:<> -]", "", text)[:120]
 
 
 def capture_of(recipe: Recipe) -> str:
@@ -144,14 +149,16 @@ class Ranking:
         found = self._recorded.get(key)
         if found is None:
             found = self._recorded[key] = {}
-            for (strategy, versions), (tries, gain, ms) in self.rates.of(key).items():
-                weight = version_weight(versions, self.versions)
+            ours = self.versions
+            for strategy, versions, tries, gain, ms in self.rates.of(key):
+                weight = 1.0 if versions == ours else version_weight(versions, ours)
                 count = found.get(strategy)
                 if count is None:
-                    count = found[strategy] = _Count()
-                count.tries += weight * tries
-                count.gain += weight * gain / 10
-                count.seconds += weight * ms / 1000
+                    found[strategy] = _Count(weight * tries, weight * gain / 10, weight * ms / 1000)
+                else:
+                    count.tries += weight * tries
+                    count.gain += weight * gain / 10
+                    count.seconds += weight * ms / 1000
         return found
 
     def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autofix.ids import canonical_json
-from autofix.migrations import FAMILIES_OF, KEYS, OUTCOME_COLUMNS, TABLES, counts_of
+from autofix.migrations import FAMILIES_OF, OUTCOME_COLUMNS, TABLES, counts_of
 from autofix.row_checks import KINDS
 from autofix.rows import Row
 from autofix.trial import Stage
@@ -110,6 +110,8 @@ def _commit(connection: sqlite3.Connection, added: dict[str, int]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         for kind in KINDS:
+            if kind == "outcome":
+                continue  # the many, so looked up once, when they are put in
             table = TABLE_OF[kind]
             connection.execute(f"DELETE FROM temp.new_{table} WHERE id IN (SELECT id FROM main.{table})")
             added[kind] = connection.execute(f"SELECT count(*) FROM temp.new_{table}").fetchone()[0]
@@ -118,13 +120,16 @@ def _commit(connection: sqlite3.Connection, added: dict[str, int]) -> None:
             gone = "SELECT outcome_id FROM temp.new_retractions EXCEPT SELECT outcome_id FROM main.retractions"
             _count(connection, f"(SELECT * FROM main.outcomes WHERE id IN ({gone}))", -1)
         for kind in KINDS:
-            if added[kind] and kind != "outcome":
+            if added.get(kind):
                 connection.execute(f"INSERT INTO main.{TABLE_OF[kind]} SELECT * FROM temp.new_{TABLE_OF[kind]}")
         if added["case"]:
             connection.execute(FAMILIES_OF.format("temp.new_cases"))
+        # Rows get ascending numbers, so those above the last are the new ones.
+        last = connection.execute("SELECT ifnull(max(rowid), 0) FROM main.outcomes").fetchone()[0]
+        added["outcome"] = connection.execute("INSERT OR IGNORE INTO main.outcomes SELECT * FROM temp.new_outcomes").rowcount
         if added["outcome"]:
-            connection.execute("INSERT INTO main.outcomes SELECT * FROM temp.new_outcomes")
-            _count(connection, "(SELECT * FROM temp.new_outcomes WHERE id NOT IN (SELECT outcome_id FROM main.retractions))", 1)
+            new = f"SELECT * FROM main.outcomes WHERE rowid > {last} AND id NOT IN (SELECT outcome_id FROM main.retractions)"
+            _count(connection, f"({new})", 1)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -133,12 +138,10 @@ def _commit(connection: sqlite3.Connection, added: dict[str, int]) -> None:
 
 
 def _count(connection: sqlite3.Connection, outcomes: str, sign: int) -> None:
-    for key in KEYS:  # one statement each: sorting all keys together takes half as long again
-        connection.execute(
-            f"INSERT INTO rates SELECT key, strategy, versions, {sign} * tries, {sign} * gain, {sign} * ms "
-            f"FROM ({counts_of(outcomes, [key])}) WHERE true "
-            "ON CONFLICT (key, strategy, versions) DO UPDATE SET tries = tries + excluded.tries, gain = gain + excluded.gain, ms = ms + excluded.ms"
-        )
+    connection.execute(
+        f"INSERT INTO rates SELECT key, strategy, versions, {sign} * tries, {sign} * gain, {sign} * ms FROM ({counts_of(outcomes)}) WHERE true "
+        "ON CONFLICT (key, strategy, versions) DO UPDATE SET tries = tries + excluded.tries, gain = gain + excluded.gain, ms = ms + excluded.ms"
+    )
     if sign < 0:
         connection.execute("DELETE FROM rates WHERE tries = 0")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 CAPTURES = ("export", "strict", "draft", "trace", "script", "mixed")
@@ -64,7 +64,7 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with `allow` as a sorted list. Younger fields only where they are set, so that ids stay the same."""
-        data = asdict(self)
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
         data["allow"] = sorted(e.value for e in self.allow)
         return {k: v for k, v in data.items() if v or k not in ("fastest", "calibration")}
 

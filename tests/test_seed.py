@@ -48,7 +48,7 @@ def test_a_new_users_first_search_is_ordered_by_it(tmp_path):
         seeded, unseeded = (first_proposals(Ranking(c.rates(), ENV), *asked) for c in (new, bare))
         assert sorted(seeded) == sorted(unseeded) and seeded != unseeded
         rates = new.rates().of("symptom dtype-mismatch")
-        helped = {name: gain / tries for (name, _), (tries, gain, _) in rates.items() if tries >= 3}
+        helped = {name: gain / tries for name, _, tries, gain, _ in rates if tries >= 3}
         assert max(helped, key=lambda name: helped[name]) in seeded[:3]
         order = first_proposals(Ranking(new.rates(), ENV), "unsupported-operator", "aten.linalg_inv_ex.default", Stage.CONVERT)
         assert order.index("decompose_linalg") < order.index("custom_op_inline")
