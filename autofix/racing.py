@@ -8,13 +8,12 @@ the targets are met (with `fastest`, when no strategy makes it faster), or on bu
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from autofix.elimination import counts_as_gain, ratios
 from autofix.frontier import Candidate
 from autofix.isolate import CaseProcess
-from autofix.latency import Session, latency_row, race_row
+from autofix.latency import latency_row, race_row
+from autofix.latency_sessions import Timer, pick, race_gain
 from autofix.peak import peak_share, peak_text
 from autofix.recipe import Fix, Level, Recipe
 from autofix.search import Repair, Reporter, Search
@@ -30,9 +29,6 @@ QUICK_SECONDS = 0.2
 NEARLY = 1.15
 HELPERS = 2
 """How many changes of the graph are tried for a runtime whose results differ."""
-MEMORY_SHARE = 0.5
-"""Of a process's memory limit that the files of one race may take; each takes about COPIES times its size when it is open."""
-COPIES = 2.5
 
 
 def meets(latency: dict[str, Any], target: Target) -> bool:
@@ -71,38 +67,23 @@ def no_faster(trial: Trial) -> Trial:
     return replace(trial, verdict=Verdict.SLOW, stage=Stage.LATENCY, diagnosis=Diagnosis("too-slow", Stage.LATENCY, {"message": message}))
 
 
-def race_gain(session: Session, index: int, key: str, level: Level = Level.ONNX) -> Gain:
-    """What a race says of one file, as a Gain."""
-    row = race_row(session, index)
-    return Gain(key, row["gain"], row["gain_q1"], row["ort_ms"] * (row["gain_q3"] - 1), level)
-
-
-def pick(sessions: list[Session], count: int) -> int:
-    """Which of the files is to be kept: 0, the present one, unless a later one counts as faster; among those the first, unless a later one does."""
-    chosen = 0
-    for later in range(1, count):
-        if counts_as_gain([ratios(s["files"][chosen], s["files"][later]) for s in sessions]):
-            chosen = later
-    return chosen
-
-
 def race(process: CaseProcess, found: Repair, search: Search, seconds: float, reporter: Reporter) -> None:
     """Measure the winner; while a target is missed, try what strategies propose for "too-slow" and keep what is faster."""
-    Climb(process, found, search, seconds, reporter).run()
+    Climb(Timer(process, found, seconds), found, search, reporter).run()
 
 
 @dataclass
 class Climb:
-    """One repair's way to its latency target. `seconds` is what one measurement may take."""
+    """One repair's way to its latency target."""
 
-    process: CaseProcess
+    timer: Timer
     found: Repair
     search: Search
-    seconds: float
     reporter: Reporter
     known: dict[str, Gain] = field(default_factory=dict)
     profiles: dict[str, dict[str, str]] = field(default_factory=dict)
     first_ms: float = 0.0
+    first_recipe: Recipe = Recipe()
 
     @property
     def winner(self) -> Trial:
@@ -118,9 +99,9 @@ class Climb:
     def run(self) -> None:
         """See the module's docstring."""
         self.reporter.stage("measuring latency")
-        sessions = self.sessions([self.winner], 1)
+        sessions = self.timer.sessions([self.winner], 1)
         if sessions and self.target.wants_latency and self.is_near(latency_row(sessions, 0)):
-            sessions += self.sessions([self.winner], SESSIONS - 1)
+            sessions += self.timer.sessions([self.winner], SESSIONS - 1)
         if not sessions:
             if self.target.wants_latency:
                 diagnosis = Diagnosis("too-slow", Stage.LATENCY, {"message": "latency could not be measured"})
@@ -128,7 +109,7 @@ class Climb:
                 self.found.stopped = "latency could not be measured"
             return
         row = latency_row(sessions, 0)
-        self.first_ms = row["ort_ms"]
+        self.first_ms, self.first_recipe = row["ort_ms"], self.winner.recipe
         self.take(self.judged(replace(self.winner, latency=row)))
         if self.target.wants_latency:
             self.climb()
@@ -144,7 +125,8 @@ class Climb:
         else:
             ended = f"{STEPS} steps made it faster; no more are taken"
         if not self.met or self.target.fastest:
-            row = {**(self.winner.latency or {}), **self.peak()}
+            self.shorten()
+            row = {**(self.winner.latency or {}), **self.timer.facts("peak", self.winner)}
             share = peak_share(row)
             row |= {"peak_share": round(share, 4)} if share is not None else {}
             self.found.winner = replace(self.winner, latency=row)
@@ -174,7 +156,8 @@ class Climb:
     def step(self) -> bool:
         """One round of proposals; whether the winner changed."""
         self.reporter.stage("profiling by operator")
-        base = slow(self.winner, self.target, self.profile())
+        facts = self.profiles[self.winner.recipe.id] = self.timer.facts("profile", self.winner)
+        base = slow(self.winner, self.target, facts)
         self.replace_trial(base)  # what the next trials are tried for stands in the log
         for lane in (Effect.EXACT, Effect.NARROWING, Effect.APPROXIMATE):  # what moves numbers is for what exact fixes can't reach
             by_key = self.proposals(base, lane)
@@ -182,6 +165,20 @@ class Climb:
             if entrants and self.settle(self.stacked(base, entrants, by_key)):
                 return True
         return False
+
+    def shorten(self) -> None:
+        """Leave out what makes the winner slower since later fixes stand beside it: each of the climb's fixes in turn, raced against the whole."""
+        while True:
+            recipe = self.winner.recipe
+            added = [fix for fix in recipe.fixes if not has_fix(self.first_recipe, fix)]
+            tried = [self.attempt(recipe.minus(fix), self.winner, None, None) for fix in added] if len(added) > 1 else []
+            shorter = [trial for trial in tried if trial is not None and trial.ok]
+            session = self.timer.timed([self.winner, *shorter], self.timer.seconds * 2, racing=True) if shorter else None
+            if session is None:
+                return
+            gained = gainers([race_gain(session, i, str(i)) for i in range(1, len(shorter) + 1)])
+            if not gained or not self.settle([shorter[int(gained[0].key) - 1]]):
+                return
 
     def proposals(self, base: Trial, effect: Effect) -> dict[str, tuple[Fix, Strategy]]:
         """{key: (fix, strategy)} of one effect, best first, without those that are known to bring nothing here."""
@@ -241,7 +238,7 @@ class Climb:
 
     def clearly_meets(self, trial: Trial) -> bool:
         """Whether a short measurement passes the target by a tenth."""
-        session = self.timed([trial], QUICK_SECONDS, racing=False)
+        session = self.timer.timed([trial], QUICK_SECONDS, racing=False)
         if session is None:
             return False
         row = latency_row([session], 0)
@@ -263,7 +260,7 @@ class Climb:
             longer = self.joined(finalists[-1], [one])
             if longer is None or not longer.ok:
                 continue
-            session = self.timed([finalists[-1], longer], self.seconds, racing=True)
+            session = self.timer.timed([finalists[-1], longer], self.timer.seconds, racing=True)
             if session is not None and gainers([race_gain(session, 1, "")]):
                 finalists.append(longer)
         return [best, *finalists[1:][-1:]]
@@ -277,10 +274,10 @@ class Climb:
         """Race the entrants against the winner, as many at a time as memory holds; those that gained, best first."""
         self.reporter.stage(f"racing {len(entrants)} candidate{'s' if len(entrants) != 1 else ''}")
         keys = list(entrants)
-        at_once = self.files_at_once(base)
+        at_once = self.timer.files_at_once(base)
         for start in range(0, len(keys), at_once):
             some = keys[start : start + at_once]
-            session = self.timed([self.winner, *(entrants[k] for k in some)], self.seconds * 2, racing=True)
+            session = self.timer.timed([self.winner, *(entrants[k] for k in some)], self.timer.seconds * 2, racing=True)
             if session is None:
                 continue
             for i, key in enumerate(some, 1):
@@ -300,7 +297,7 @@ class Climb:
         if not finalists:
             return False
         self.reporter.stage(f"confirming in {SESSIONS} sessions")
-        sessions = self.sessions([self.winner, *finalists], SESSIONS)
+        sessions = self.timer.sessions([self.winner, *finalists], SESSIONS)
         if not sessions:
             return False
         best = pick(sessions, len(finalists) + 1)
@@ -313,35 +310,6 @@ class Climb:
         self.known = carried(self.known, self.winner.recipe, finalists[best - 1].recipe)
         self.take(self.judged(replace(finalists[best - 1], latency=row)))
         return True
-
-    def sessions(self, trials: list[Trial], count: int) -> list[Session]:
-        """Times of these trials' files beside eager's, each session in a process of its own; [] where one died."""
-        found = [self.timed(trials, self.seconds, racing=False) for _ in range(count)]
-        return [s for s in found if s is not None] if all(s is not None for s in found) else []
-
-    def timed(self, trials: list[Trial], seconds: float, racing: bool) -> Session | None:
-        """Times of these trials' files in one process, None where it died."""
-        folders = [str(self.found.folders[t.recipe.id]) for t in trials]
-        _, answer, _ = self.process.ask("latency", files=folders, seconds=seconds, racing=racing)
-        return None if answer is None or "error" in answer else dict(answer)
-
-    def profile(self) -> dict[str, str]:
-        """The facts of profile.py for the winner's file; {} where that process died (they only help the proposals)."""
-        _, answer, _ = self.process.ask("profile", trial=str(self.found.folders[self.winner.recipe.id]))
-        facts = dict(answer["facts"]) if answer is not None and "facts" in answer else {}
-        self.profiles[self.winner.recipe.id] = facts
-        return facts
-
-    def peak(self) -> dict[str, float]:
-        """The facts of peak.py; {} where they could not be had."""
-        _, answer, _ = self.process.ask("peak", trial=str(self.found.folders[self.winner.recipe.id]))
-        return dict(answer["facts"]) if answer is not None and "facts" in answer else {}
-
-    def files_at_once(self, base: Trial) -> int:
-        """How many files of this size one process may hold beside the winner's two sessions."""
-        folder: Path = self.found.folders[base.recipe.id]
-        size = sum(f.stat().st_size for f in folder.glob("model.onnx*")) / 2**20
-        return max(1, int(self.process.limits.memory_mb * MEMORY_SHARE / max(size * COPIES, 1.0)) - 2)
 
     def take(self, trial: Trial) -> None:
         """Make this form of the winner the one that is shown."""

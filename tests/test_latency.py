@@ -11,8 +11,9 @@ import pytest
 
 from autofix.elimination import Race, counts_as_gain, quartiles, ratios
 from autofix.latency import latency_row, race_rounds, race_row, time_rounds
+from autofix.latency_sessions import Timer, pick
 from autofix.peak import peak_share, peak_text
-from autofix.racing import Climb, meets, pick, slow
+from autofix.racing import Climb, meets, slow
 from autofix.recipe import Fix, Level, Recipe
 from autofix.reuse import extends, parent_file
 from autofix.search import Candidate, Search, Silent
@@ -161,14 +162,16 @@ def strategy(name, level=Level.ONNX, group="", effect=Effect.EXACT, symptom="too
 
 
 class World:
-    """Stands in for CaseProcess: each recipe's milliseconds are `ms` times the factors of its fixes; `broken` recipes fail parity."""
+    """Stands in for CaseProcess: each recipe's milliseconds are `ms` times the factors of its fixes, or the factor in `together` of all of them;
+    `broken` recipes fail parity."""
 
     case_id = "case"
 
-    def __init__(self, ms, eager, factors, broken=(), folder=Path(".")):
+    def __init__(self, ms, eager, factors, broken=(), folder=Path("."), together=None):
         from autofix.isolate import Limits
 
         self.ms, self.eager, self.factors, self.broken, self.folder = ms, eager, factors, broken, folder
+        self.together = together or {}
         self.limits = Limits()
         self.attempts, self.running, self.asked, self.recipes = [], [], [], {}
 
@@ -194,6 +197,9 @@ class World:
 
     def time_of(self, folder):
         ms = self.ms
+        names = frozenset(f.strategy for f in self.recipes[folder].fixes)
+        if names in self.together:
+            return ms * self.together[names]
         for fix in self.recipes[folder].fixes:
             ms *= self.factors.get(fix.strategy, 1.0)
         return ms
@@ -214,7 +220,7 @@ def climbed(world, strategies, target, **budget):
 
     search = Search(world, {}, {s.name: s for s in strategies}, target, Budget(**{"seconds": 100.0, "trials": 40, **budget}))
     found = search.run()
-    Climb(world, found, search, 1.0, Silent()).run()
+    Climb(Timer(world, found, 1.0), found, search, Silent()).run()
     return found
 
 
@@ -241,6 +247,14 @@ def test_fixes_that_do_not_pass_together_are_added_one_by_one(tmp_path):
     world = World(40.0, 10.0, {"a": 0.5, "b": 0.6, "c": 0.7}, broken=[("a", "b")], folder=tmp_path)
     found = climbed(world, [strategy(n) for n in "abc"], Target(fastest=True))
     assert found.ok and names(found) == ["a", "c"]
+
+
+def test_a_fix_that_slows_the_others_down_is_left_out_in_the_end(tmp_path):
+    together = {frozenset("abc"): 0.3, frozenset("bc"): 0.2, frozenset("ab"): 0.4, frozenset("ac"): 0.4}
+    world = World(40.0, 10.0, {"a": 0.5, "b": 0.6, "c": 0.7}, folder=tmp_path, together=together)
+    found = climbed(world, [strategy(n) for n in "abc"], Target(fastest=True))
+    assert found.ok and names(found) == ["b", "c"]
+    assert found.winner.latency["ort_ms"] == pytest.approx(8, rel=0.01)
 
 
 def test_the_search_ends_early_once_the_target_is_met_clearly(tmp_path):
@@ -273,7 +287,7 @@ def test_an_interrupted_climb_claims_nothing(tmp_path):
     search = Search(world, {}, {"a": strategy("a")}, Target(min_speedup=3.0))
     found = search.run()
     with pytest.raises(KeyboardInterrupt):
-        Climb(world, found, search, 1.0, Silent()).run()
+        Climb(Timer(world, found, 1.0), found, search, Silent()).run()
     assert not found.ok and found.winner is not None
 
 
