@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from autofix.approximate import OVER, apply_onnx_fixes, approximate_fixes, fallback_facts, passed_mark
-from autofix.attempt_facts import describe_signature, wanted_probes
+from autofix.attempt_facts import describe_signature, explained, located, wanted_probes
 from autofix.case import Case
-from autofix.diagnose import diagnose_error, facts_from, frames_of
+from autofix.diagnose import diagnose_error, frames_of
 from autofix.errors import NothingToDo
 from autofix.optimizers import optimizer_facts
 from autofix.recipe import Level, Recipe
@@ -26,11 +26,6 @@ from autofix.trial import Diagnosis, Stage, Trial, Verdict
 LARGE_FILE = 100_000_000
 """Bytes above which weights go to model.onnx.data, which ONNX Runtime maps into memory: whoever opens the file holds the weights once, not
 three times. Protobuf's own limit is 2 GiB."""
-
-SIZE_SYMPTOMS = frozenset(
-    {"axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes", "mismatch-at-other-values", "run-error-at-other-values"}
-)
-"""Symptoms whose cause is likely a size or a number that capture pinned down."""
 
 
 class StageFailed(Exception):
@@ -205,23 +200,6 @@ def check(piece: Workpiece, proto: Any, path: Path) -> None:
     onnx.checker.check_model(str(path))
 
 
-def node_facts(proto: Any, message: str, files: Mapping[str, str]) -> dict[str, str]:
-    """op_type and source line of the ONNX node that ONNX Runtime's message names; the exporter keeps stack traces with nodes."""
-    import re
-
-    found = re.search(r"[Nn]ame:? ?'([^']+)'|[Nn]ode ?\(([^)]+)\)", message)
-    node = next((n for n in proto.graph.node if found and n.name == (found[1] or found[2])), None)
-    if node is None:
-        return {}
-    facts = {"node": node.name, "op_type": node.op_type}
-    for prop in node.metadata_props:
-        if prop.key.endswith("stack_trace"):
-            for path, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', prop.value):
-                if path in files:
-                    facts |= {"file": files[path], "line": line, "function": function}
-    return facts
-
-
 def run_and_verify(piece: Workpiece, proto: Any, path: Path, max_error: float | None) -> None:
     """Open the file in its runtime, run every input set, compare (under the error budget, if any); raises StageFailed."""
     from autofix.verify import verify_sets
@@ -278,20 +256,6 @@ def fixed_axes(axes: Mapping[str, Mapping[int, str]], proto: Any) -> list[str]:
     return out
 
 
-def located(piece: Workpiece, path: Path, outcome: Any) -> dict[str, str]:
-    """Facts about the operator that introduces the error, where it can be found."""
-    if piece.program is None:
-        return {}
-    try:
-        from autofix.localize import locate
-
-        found = locate(path, piece.program, piece.reference, outcome)
-    except Exception as error:  # localisation only helps the order of the search
-        piece.notes.append(f"the operator at fault could not be located: {type(error).__name__}")
-        return {}
-    return facts_from(found or {})
-
-
 def attempt(
     case: Case,
     model: Any,
@@ -306,7 +270,6 @@ def attempt(
     import torch
 
     from autofix.reuse import reused
-    from autofix.sources import original_place
 
     progress = Progress(folder / "progress.json")
     piece = Workpiece(case, model, reference, recipe, registry, target, folder, progress)
@@ -337,19 +300,7 @@ def attempt(
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
         frames = [(piece.files[path], line) for path, line in frames_of(error) if path in piece.files]
     if diagnosis is not None:
-        message = diagnosis.facts.get("message", "").replace(f"Load model from {path} failed:", "").replace(str(path), path.name)
-        diagnosis = replace(diagnosis, facts={**diagnosis.facts, "message": message})
-    if diagnosis is not None and piece.proto is not None and "line" not in diagnosis.facts:
-        diagnosis = replace(diagnosis, facts={**node_facts(piece.proto, diagnosis.facts.get("message", ""), piece.files), **diagnosis.facts})
-    if diagnosis is not None and piece.watch is not None and diagnosis.symptom in SIZE_SYMPTOMS and "line" not in diagnosis.facts:
-        diagnosis = replace(diagnosis, facts={**piece.watch.facts(piece.files), **diagnosis.facts})
-    if diagnosis is not None and piece.near and diagnosis.symptom.startswith(("mismatch", "run-error")):
-        diagnosis = replace(diagnosis, facts={**diagnosis.facts, "near_constants": ", ".join(map(str, piece.near))})
-    if diagnosis is not None and piece.blamed:
-        diagnosis = replace(diagnosis, facts={**diagnosis.facts, **piece.blamed})
-    if diagnosis is not None and piece.rewritten and diagnosis.facts.get("file", "") in piece.rewritten:
-        own = original_place([*frames, (diagnosis.facts["file"], int(diagnosis.facts.get("line", "0")))], piece.rewritten)
-        diagnosis = replace(diagnosis, facts={**diagnosis.facts, **(dict(zip(("own_line", "own_code"), own)) if own else {})})
+        diagnosis = explained(piece, diagnosis, path, frames)
     stage = diagnosis.stage if diagnosis else Stage.DONE
     probes = wanted_probes(piece, example_set(piece)) if verdict is Verdict.PASS else ()
     baked, notes = tuple(piece.baked), tuple(piece.notes)

@@ -74,7 +74,7 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
 
 def fault_of(case: Case, model: Any, reference: Any, file: Path, proto: Any, parity: Any, found: dict[str, Any], target: Target) -> dict[str, Any]:
     """The first operator that errs on the most telling set; where the file does not run there, the node that ONNX Runtime names."""
-    from autofix.attempt import node_facts
+    from autofix.attempt_facts import node_facts
     from autofix.localize import locate_fault
     from autofix.sources import source_names
 
