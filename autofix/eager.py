@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from autofix.adapter import as_output_tensor, bind_arguments, input_leaves, output_leaves, rebuild_value
 from autofix.case import Case, InputSet, uninitialized
+from autofix.copying import own_copy
 
 SMALL_MODEL_BYTES = 64 * 2**20
 """A model up to this size is copied before its first call; a larger one is built again where that is needed."""
@@ -92,9 +93,12 @@ def tensor_bytes(tensors: Iterator[torch.Tensor]) -> int:
 def attribute_mark(value: Any) -> Any:
     """Something that changes when a plain attribute changes: identity, version of a tensor, members of a container."""
     if isinstance(value, torch.Tensor):
-        return id(value), value._version
+        try:
+            return id(value), value._version
+        except RuntimeError:  # tensors of inference mode count no versions
+            return id(value), 0
     if isinstance(value, (list, tuple, set, frozenset)):
-        return id(value), len(value), tuple(id(v) if not isinstance(v, torch.Tensor) else (id(v), v._version) for v in list(value)[:64])
+        return id(value), len(value), tuple(attribute_mark(v) if isinstance(v, torch.Tensor) else id(v) for v in list(value)[:64])
     if isinstance(value, dict):
         return id(value), len(value), tuple((id(k), id(v)) for k, v in list(value.items())[:64])
     if isinstance(value, (int, float, str, bool, type(None))):
@@ -109,7 +113,7 @@ def model_marks(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
         if not uninitialized(tensor):
             marks["buffers"][name] = tensor.detach().clone()
     for name, parameter in model.named_parameters():
-        marks["parameters"][name] = (id(parameter), parameter._version)
+        marks["parameters"][name] = attribute_mark(parameter)
     for path, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules") and not key.endswith("_hooks"):
@@ -122,7 +126,7 @@ def traces_of(marks: dict[str, dict[str, Any]], model: torch.nn.Module) -> Trace
     now = dict(model.named_buffers())
     old = marks["buffers"]
     buffers = [n for n, t in now.items() if n in old and not same_tensor(t.detach(), old[n])]
-    parameters = [n for n, p in model.named_parameters() if marks["parameters"].get(n) != (id(p), p._version)]
+    parameters = [n for n, p in model.named_parameters() if marks["parameters"].get(n) != attribute_mark(p)]
     attributes = [n for n in now if n not in old]
     for path, module in model.named_modules():
         for key, value in vars(module).items():
@@ -212,12 +216,7 @@ class Eager:
         self.template = ordered_call(self.model.forward, case.given)
         self.example: Leaves = input_leaves(self.model.forward, *self.template)
         self.bytes = tensor_bytes(iter([*self.model.parameters(), *self.model.buffers()]))
-        self.pristine: Any = None
-        if self.bytes <= SMALL_MODEL_BYTES:
-            try:
-                self.pristine = copy.deepcopy(self.model)
-            except Exception:
-                self.pristine = None
+        self.pristine: Any = own_copy(self.model) if self.bytes <= SMALL_MODEL_BYTES else None
         self.fresh_each_call = False
         self.mutated_buffers: list[str] = []
         self.mutated_parameters: list[str] = []
@@ -311,7 +310,8 @@ class Eager:
         if self._double is None or self.fresh_each_call:
             if 2 * self.bytes > LARGEST_FLOAT64_BYTES:
                 raise MemoryError("the model is too large to be copied in float64")
-            self._double = (self.fresh() if self.pristine is not None else copy.deepcopy(self.model))._apply(to_double).eval()
+            model = self.fresh()
+            self._double = (copy.deepcopy(model) if model is self.model else model)._apply(to_double).eval()
         return self._double
 
     @property

@@ -7,7 +7,6 @@ The wrapped model must give eager's own outputs for the numbers that eager drew;
 
 from __future__ import annotations
 
-import copy
 import inspect
 import os
 import sys
@@ -21,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autofix.adapter import as_output_tensor, input_leaves, output_leaves, rebuild_value
 from autofix.case import InputSet
+from autofix.copying import own_copy
 from autofix.eager import ordered_call
 from autofix.errors import CaseError
 from autofix.noise_forms import noise_replacements, standard_noise
@@ -269,10 +269,8 @@ def recorded_noise(build: Callable[[], Any], sets: list[InputSet], noise: dict[s
 def fresh_model(build: Callable[[], Any]) -> Any:
     """A model of its own for one call, which may leave traces in it."""
     model = build()
-    try:
-        return copy.deepcopy(model)
-    except Exception:
-        return model
+    copied = own_copy(model)
+    return model if copied is None else copied
 
 
 def with_noise_inputs(build: Callable[[], Any], sets: list[InputSet], axes: dict[str, dict[int, str]], files: frozenset[str], seed: int) -> NoisyCase:

@@ -70,6 +70,50 @@ def test_hidden_state_does_not_leak_between_sets(tmp_path: Path) -> None:
     assert all(float(s.outputs[0][1].norm(dim=-1).max()) < 0.51 for s in reference.sets)
 
 
+HOOKED = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.ReLU()
+        self.seen = {}
+        def keep(module, args, output):
+            self.seen["body"] = output
+        self.body.register_forward_hook(keep)
+    def forward(self, x):
+        self.seen.clear()
+        self.body(x)
+        return {name: value * 2 for name, value in self.seen.items()}
+def get_inputs():
+    return [torch.tensor([1.0, -1.0, 3.0])]
+"""
+
+
+def test_hooks_that_close_over_the_model_write_into_the_model_that_is_called(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, HOOKED)
+    assert [(name, value.tolist()) for name, value in reference.sets[0].outputs] == [("body", [2.0, 0.0, 6.0])]
+    assert all([name for name, _ in one.outputs] == ["body"] for one in reference.sets)
+    wide = reference.sets[0].outputs64
+    assert wide is not None and [w.tolist() for w in wide] == [[2.0, 0.0, 6.0]]
+
+
+def test_tensors_of_inference_mode_may_stay_in_the_model(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Model(nn.Module):
+        @torch.inference_mode()
+        def forward(self, x):
+            self.last = x + 1
+            self.history = [self.last]
+            return self.last * 2
+    def get_inputs():
+        return [torch.tensor([1.0, 2.0])]
+    """
+    assert reference_of(tmp_path, text).sets[0].outputs[0][1].tolist() == [4.0, 6.0]
+
+
 def test_inputs_changed_in_place_are_copies(tmp_path: Path) -> None:
     text = """
     import torch
