@@ -71,3 +71,10 @@ def test_distances(p):
     for n in (2, 3, 9, 40):
         x = torch.randn(n, 3, generator=G)
         same(SCATTER_DECOMPOSITIONS["aten.pdist.default"](x, p), torch.pdist(x, p), 1e-5)
+
+
+@pytest.mark.parametrize(("shape", "offset", "dims"), [((4, 5), 0, (0, 1)), ((4, 5), 2, (1, 0)), ((5, 2, 3), -1, (0, 2)), ((2, 6, 3), -2, (-2, -1))])
+def test_a_diagonal_is_written(shape, offset, dims):
+    x = torch.arange(float(math.prod(shape))).reshape(shape)
+    part = -1 - torch.diagonal(x, offset, *dims)
+    same(SCATTER_DECOMPOSITIONS["aten.diagonal_scatter.default"](x, part, offset, *dims), torch.diagonal_scatter(x, part, offset, *dims))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
 from autofix.surgery.capture_swap import function_copy, swapped_functions
@@ -56,17 +57,6 @@ def tensor_deepcopy(tensor: Any, memo: Any) -> Any:
     return known
 
 
-def diagonal_scatter_masked(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """aten.diagonal_scatter by a mask: element (i, i + offset) of the last two axes comes from src."""
-    x = torch.movedim(input, (dim1, dim2), (-2, -1))
-    rows = torch.arange(x.shape[-2], dtype=torch.int64)
-    columns = torch.arange(x.shape[-1], dtype=torch.int64)
-    on_diagonal = columns.unsqueeze(0) == rows.unsqueeze(1) + offset
-    at = torch.clamp(rows if offset >= 0 else columns, max=src.shape[-1] - 1)
-    values = torch.index_select(src, -1, at).unsqueeze(-1 if offset >= 0 else -2)
-    return torch.movedim(torch.where(on_diagonal, values, x), (-2, -1), (dim1, dim2))
-
-
 @contextlib.contextmanager
 def capture_below_autograd() -> Iterator[None]:
     """While active, torch.export.export records below autograd."""
@@ -95,7 +85,8 @@ def capture_below_autograd() -> Iterator[None]:
     torch.Tensor.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     torch.nn.Parameter.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     try:
-        with swapped_functions(swaps):
+        # The fused attention kernels have fused gradients.
+        with swapped_functions(swaps), sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.export.export = before

@@ -129,6 +129,17 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
     return flat.reshape(x.shape)
 
 
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """aten.diagonal_scatter by a mask: element (i, i + offset) of the two axes comes from src. torch's own decomposition writes in place."""
+    x = torch.movedim(input, (dim1, dim2), (-2, -1))
+    rows = torch.arange(x.shape[-2], dtype=torch.int64)
+    columns = torch.arange(x.shape[-1], dtype=torch.int64)
+    on_diagonal = columns.unsqueeze(0) == rows.unsqueeze(1) + offset
+    at = torch.clamp(rows if offset >= 0 else columns, max=src.shape[-1] - 1)
+    values = torch.index_select(src, -1, at).unsqueeze(-1 if offset >= 0 else -2)
+    return torch.movedim(torch.where(on_diagonal, values, x), (-2, -1), (dim1, dim2))
+
+
 SEGMENT_EMPTY = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
 """What an empty segment reduces to."""
 
@@ -210,6 +221,7 @@ SCATTER_DECOMPOSITIONS = {
     "aten.index_reduce.default": index_reduce,
     "aten.index_add.default": index_add,
     "aten.put.default": put,
+    "aten.diagonal_scatter.default": diagonal_scatter,
     "aten.segment_reduce.default": segment_reduce,
     "aten._cdist_forward.default": cdist_forward,
     "aten.cdist.default": cdist,

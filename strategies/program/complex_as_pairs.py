@@ -76,7 +76,7 @@ from torch import nn
 class Model(nn.Module):
     def forward(self, x, y):
         z = torch.complex(x, y)
-        return torch.view_as_real(torch.asin(z)), torch.acosh(z).imag
+        return torch.view_as_real(torch.asin(z)), torch.acosh(z).imag, torch.view_as_real(z.mean(0)), z.mean(dim=(0, 1)).imag
 
 
 def get_inputs():
@@ -135,21 +135,22 @@ class ComplexAsPairs(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
-        from autofix.surgery.capture_below_autograd import diagonal_scatter_masked
-        from autofix.surgery.complex_pass import complex_capture, complex_to_pairs
+        from autofix.surgery.complex_pass import complex_capture, complex_mean_overrides, complex_to_pairs
         from autofix.surgery.fft_overrides import fft_function_overrides
         from autofix.surgery.fft_windows import fft_window_overrides
+        from autofix.surgery.ops_scatter import diagonal_scatter
 
         plan.overrides.update(fft_window_overrides())
         plan.overrides.update(fft_function_overrides())
+        plan.overrides.update(complex_mean_overrides())
         plan.contexts.append(complex_capture)
         plan.passes.append(complex_to_pairs)
-        plan.decompositions.setdefault("aten.diagonal_scatter.default", diagonal_scatter_masked)
+        plan.decompositions.setdefault("aten.diagonal_scatter.default", diagonal_scatter)
         return plan
 
     REPAIRS = (
         Example(ROTARY, symptom="unsupported-operator", fix={}),
         Example(FILTER, symptom="unsupported-operator", fix={}),
-        Example(ARCS, symptom="unsupported-operator", fix={}),
+        Example(ARCS, symptom="axis-specialized", fix={}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default", "message": "no translation"}),)

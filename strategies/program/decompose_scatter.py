@@ -16,6 +16,7 @@ OPERATORS = (
     "aten._cdist_forward.default",
     "aten._pdist_forward.default",
     "aten.cdist.default",
+    "aten.diagonal_scatter.default",
     "aten.index_add.default",
     "aten.index_reduce.default",
     "aten.pdist.default",
@@ -76,8 +77,7 @@ class DecomposeScatter(ProgramStrategy):
     """Build reductions by index, and distances between rows, from what ScatterElements and elementwise operators do.
 
     When it helps: scatter_reduce with mean (exported as "the last one wins"), scatter with reduce="multiply", index_reduce, index_add,
-    put, segment_reduce,
-    cdist and pdist of any p.
+    put, segment_reduce, writes to a diagonal, cdist and pdist of any p.
 
     Why it is safe: a mean is a sum over a count, exclusion of what was there starts from the reduction's identity, NaN spreads through extremes by a
     second scatter of flags; cdist is the definition, for p = 2 through float64 so that cancellation stays below float32's rounding.
