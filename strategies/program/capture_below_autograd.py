@@ -55,6 +55,38 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "batch"}}
 """
 
+ATTRIBUTION = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 3, 3, padding=1)
+        self.tail = nn.Sequential(nn.SiLU(), nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Upsample(scale_factor=2))
+
+    def forward(self, x):
+        with torch.enable_grad():
+            features = self.stem(x).detach().requires_grad_(True)
+            score = self.tail(features).amax(1).sum()
+            slope = torch.autograd.grad(score, features)[0]
+        return slope.mean((2, 3), keepdim=True) * features.detach()
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(1, 2, 8, 8)]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(3, 2, 8, 8)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}}
+"""
+
 
 class CaptureBelowAutograd(ProgramStrategy):
     """Record the model below autograd and torch.func, so that gradients, Jacobians and mapped functions appear as the operators they run.
@@ -62,7 +94,8 @@ class CaptureBelowAutograd(ProgramStrategy):
     When it helps: torch.autograd.grad, autograd.functional.jacobian, torch.func.grad, jacrev, vmap, functional_call, stack_module_state or
     deepcopy inside forward.
 
-    Why it is safe: the operators are those that eager PyTorch runs for these derivatives; nothing is approximated.
+    Why it is safe: the operators are those that eager PyTorch runs for these derivatives; nothing is approximated. Gradient operators that ONNX
+    lacks are written in forward operators (autofix/surgery/gradient_forms.py names the formulas).
     """
 
     treats = (
@@ -84,11 +117,14 @@ class CaptureBelowAutograd(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
-        from autofix.surgery.capture_below_autograd import capture_below_autograd, diagonal_scatter_masked
+        from autofix.surgery.capture_below_autograd import capture_below_autograd
+        from autofix.surgery.gradient_forms import GRADIENT_FORMS, decomposed_although_composite
+        from autofix.surgery.ops_scatter import diagonal_scatter
 
-        plan.contexts.append(capture_below_autograd)
-        plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter_masked
+        plan.contexts += [capture_below_autograd, decomposed_although_composite]
+        plan.decompositions.update(GRADIENT_FORMS)
+        plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter
         return plan
 
-    REPAIRS = (Example(SENSITIVITY, symptom="unsupported-python", fix={}),)
+    REPAIRS = (Example(SENSITIVITY, symptom="unsupported-python", fix={}), Example(ATTRIBUTION, symptom="capture-error", fix={}))
     DECLINES = (Diagnosis("capture-error", Stage.CAPTURE, {"message": "something else"}),)
