@@ -109,7 +109,7 @@ def final_config(recipe: Recipe, registry: Mapping[str, Strategy], target: Targe
 def rewrite(piece: Workpiece) -> Any:
     """Apply config, source and module fixes; returns the CapturePlan of the program fixes."""
     from autofix.program import CapturePlan
-    from autofix.rewrite import defines_functions
+    from autofix.rewrite import reaches_built_models
     from autofix.sources import apply_source_fixes, install_rewritten, source_names
 
     piece.config = final_config(piece.recipe, piece.registry, piece.target)
@@ -120,7 +120,7 @@ def rewrite(piece: Workpiece) -> Any:
         texts = apply_source_fixes(source_fixes, piece.registry, names)
         piece.files.update(install_rewritten(texts, piece.folder))
         piece.rewritten = {f: (old, new) for f, (_, old, new) in texts.items()}
-        if any(defines_functions(old, new) for old, new in piece.rewritten.values()):
+        if any(reaches_built_models(old, new) for old, new in piece.rewritten.values()):
             piece.model = piece.case.build()  # what it holds was defined by the old text
         (piece.folder / "sources.json").write_text(
             json.dumps({f: {"module": m.__name__, "old": old, "new": new} for f, (m, old, new) in texts.items()})

@@ -54,11 +54,19 @@ def changed_units(old: str, new: str) -> list[tuple[str, ast.AST]]:
     return [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
 
 
-def defines_functions(old: str, new: str) -> bool:
-    """Whether a unit of `old` that `new` has otherwise defines further functions, which models built before may hold."""
-    before = function_units(ast.parse(old))
-    nodes = [before[name] for name, _ in changed_units(old, new) if name in before]
-    return any(isinstance(n, (ast.FunctionDef, ast.Lambda)) for node in nodes for n in ast.walk(node) if n is not node)
+def reaches_built_models(old: str, new: str) -> bool:
+    """Whether a model that was built from `old` holds something that `new` has otherwise: a unit that runs as models are built, whose decorators
+    make another object of it, or that defines further functions."""
+    before, after = function_units(ast.parse(old)), function_units(ast.parse(new))
+    names = [name for name, _ in changed_units(old, new) if name in before]
+    if any(name.rpartition(".")[2] in ("__init__", "build_model") or decorators(before[name]) != decorators(after[name]) for name in names):
+        return True
+    return any(isinstance(n, (ast.FunctionDef, ast.Lambda)) for name in names for n in ast.walk(before[name]) if n is not before[name])
+
+
+def decorators(node: ast.AST) -> list[str]:
+    """The text of a unit's decorators."""
+    return [ast.unparse(d) for d in getattr(node, "decorator_list", [])]
 
 
 def unit_source(node: ast.AST, text: str) -> str:
