@@ -74,7 +74,7 @@ def triangle_of(a: Any, upper: bool, unit: bool) -> RealPair:
 def complex_solve_triangular(func: Any, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """linalg_solve_triangular."""
     a, b = pair_of(a), pair_of(b)
-    return unembedded(torch.linalg.solve(embedded(triangle_of(a, upper, unitriangular)), embedded(b), left=left))
+    return unembedded(torch.linalg.solve_ex(embedded(triangle_of(a, upper, unitriangular)), embedded(b), left=left)[0])
 
 
 def complex_cholesky_solve(func: Any, b: Any, factor: Any, upper: bool = False) -> Any:
@@ -82,7 +82,7 @@ def complex_cholesky_solve(func: Any, b: Any, factor: Any, upper: bool = False) 
     b, factor = pair_of(b), pair_of(factor)
     triangle = embedded(triangle_of(factor, upper, False))
     lower = triangle.mT if upper else triangle
-    return unembedded(torch.linalg.solve(lower.mT, torch.linalg.solve(lower, embedded(b))))
+    return unembedded(torch.linalg.solve_ex(lower.mT, torch.linalg.solve_ex(lower, embedded(b))[0])[0])
 
 
 COMPLEX_LINALG: dict[str, Any] = {

@@ -111,7 +111,7 @@ def complex_block_matrix(a: Any) -> Any:
 def complex_inverse(func: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
     """The inverse, as the left blocks of the inverse of the real block matrix."""
     n = a.shape[-1]
-    whole = torch.linalg.inv(complex_block_matrix(a))
+    whole = torch.linalg.inv_ex(complex_block_matrix(a))[0]
     inverse = RealPair(whole[..., :n, :n], whole[..., n:, :n])
     if func.overloadpacket.__name__ == "linalg_inv_ex":
         return inverse, torch.zeros(a.shape[:-2], dtype=torch.int32)
@@ -125,7 +125,7 @@ def complex_solve(func: Any, a: Any, b: Any, *, left: bool = True, check_errors:
     a, b = pair_of(a), pair_of(b)
     n, vector = a.shape[-1], b.dim() == 1 or (b.dim() == a.dim() - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
     right = torch.cat([b.re, b.im], -1 if vector else -2)
-    whole = torch.linalg.solve(complex_block_matrix(a), right)
+    whole = torch.linalg.solve_ex(complex_block_matrix(a), right)[0]
     first, second = (whole[..., :n], whole[..., n:]) if vector else (whole[..., :n, :], whole[..., n:, :])
     return RealPair(first, second)
 

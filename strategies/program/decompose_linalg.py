@@ -49,6 +49,9 @@ OPERATORS = (
 
 INVERSES = ["aten.inverse.default", "aten.linalg_inv.default", "aten.linalg_inv_ex.default", "aten.linalg_tensorinv.default"]
 
+SOLVERS = ("aten._linalg_solve_ex.default", "aten.linalg_inv_ex.default", "aten.linalg_solve_ex.default")
+"""What complex factors and systems are solved by, as systems of real numbers."""
+
 SYSTEM = """
 import torch
 from torch import nn
@@ -125,6 +128,8 @@ class DecomposeLinalg(ProgramStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         operators = operators_to_replace(evidence, OPERATORS)
+        if operators and any("complex" in name or "polar" in name for name in evidence.operators):
+            operators = sorted({*operators, *SOLVERS})
         if operators:
             yield self.fix(operators=operators)
 
