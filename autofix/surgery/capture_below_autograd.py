@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
 from autofix.surgery.capture_swap import function_copy, swapped_functions
+from autofix.surgery.vmap_rules import vmap_keeps_sizes
 
 
 def export_below_autograd(model: Any, args: Any, kwargs: Any = None, *, dynamic_shapes: Any = None, strict: bool = False, **options: Any) -> Any:
@@ -34,6 +35,11 @@ def without_gradient(value: Any) -> Any:
 def jacobian_by_rows(func: Any, argnums: Any = 0, has_aux: bool = False, *, chunk_size: Any = None, randomness: str = "error") -> Any:
     """torch.func.jacfwd by reverse mode: forward mode's formulas fix dynamic sizes."""
     return torch.func.jacrev(func, argnums, has_aux=has_aux, chunk_size=chunk_size)
+
+
+def hessian_by_rows(func: Any, argnums: Any = 0) -> Any:
+    """torch.func.hessian by reverse mode twice."""
+    return torch.func.jacrev(torch.func.jacrev(func, argnums), argnums)
 
 
 def jvp_by_vjp(func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
@@ -67,16 +73,11 @@ def capture_below_autograd() -> Iterator[None]:
         kwargs["retain_graph"] = True
         return grad(*args[:3], **kwargs) if len(args) > 3 else grad(*args, **kwargs)
 
-    forward_mode = function_copy(torch.func.jacfwd)
-
-    def hessian_forward_over_reverse(func: Any, argnums: Any = 0) -> Any:
-        return forward_mode(torch.func.jacrev(func, argnums), argnums)
-
     swaps: dict[Any, Any] = {
         torch.autograd.grad: grad_that_keeps,
         torch.func.jacfwd: jacobian_by_rows,
         torch.func.jvp: jvp_by_vjp,
-        torch.func.hessian: hessian_forward_over_reverse,
+        torch.func.hessian: hessian_by_rows,
     }
     before = torch.export.export
     deepcopy = torch.Tensor.__deepcopy__
@@ -86,7 +87,7 @@ def capture_below_autograd() -> Iterator[None]:
     torch.nn.Parameter.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     try:
         # The fused attention kernels have fused gradients.
-        with swapped_functions(swaps), sdpa_kernel(SDPBackend.MATH):
+        with swapped_functions(swaps), sdpa_kernel(SDPBackend.MATH), vmap_keeps_sizes():
             yield
     finally:
         torch.export.export = before

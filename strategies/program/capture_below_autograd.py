@@ -87,6 +87,37 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "batch"}}
 """
 
+CURVATURE = """
+import torch
+from torch import nn
+from torch.func import hessian, vmap
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+
+    def energy(self, x):
+        return self.net(torch.cat([x[:2], x.sin()])).sum()
+
+    def forward(self, x):
+        return vmap(hessian(self.energy))(x).diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(4, 2)]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(7, 2)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}}
+"""
+
 
 class CaptureBelowAutograd(ProgramStrategy):
     """Record the model below autograd and torch.func, so that gradients, Jacobians and mapped functions appear as the operators they run.
@@ -126,5 +157,9 @@ class CaptureBelowAutograd(ProgramStrategy):
         plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter
         return plan
 
-    REPAIRS = (Example(SENSITIVITY, symptom="unsupported-python", fix={}), Example(ATTRIBUTION, symptom="capture-error", fix={}))
+    REPAIRS = (
+        Example(SENSITIVITY, symptom="unsupported-python", fix={}),
+        Example(ATTRIBUTION, symptom="capture-error", fix={}),
+        Example(CURVATURE, symptom="unsupported-python", fix={}),
+    )
     DECLINES = (Diagnosis("capture-error", Stage.CAPTURE, {"message": "something else"}),)
