@@ -9,6 +9,17 @@ import onnx
 import onnx.inliner
 from onnx import TensorProto
 
+from autofix.surgery.onnx_lower_forms import (
+    lower_celu,
+    lower_clip,
+    lower_extremes,
+    lower_or_equal,
+    lower_pow,
+    lower_scatter_elements,
+    lower_scatter_nd,
+    lower_softmax,
+    lower_trilu,
+)
 from autofix.surgery.onnx_nodes import forget_inferred
 from autofix.surgery.onnx_types import onnx_attribute, onnx_graph_types, onnx_opset_of, onnx_subgraphs
 from autofix.surgery.onnx_writer import OnnxWriter
@@ -167,6 +178,9 @@ def lower_cast_like(lowering: OpsetLowering, w: OnnxWriter, node: onnx.NodeProto
 def lower_shape(lowering: OpsetLowering, w: OnnxWriter, node: onnx.NodeProto) -> bool:
     """A part of a shape is sliced from the whole."""
     start, end = int(onnx_attribute(node, "start", 0)), onnx_attribute(node, "end")
+    if not start and end is None:
+        del node.attribute[:]
+        return False
     whole = w.op("Shape", node.input[0])
     part = w.slice(whole, [start], [2**31 if end is None else int(end)], [0])
     w.op("Identity", part, out=node.output[0])
@@ -179,15 +193,6 @@ def lower_reshape(lowering: OpsetLowering, w: OnnxWriter, node: onnx.NodeProto) 
         raise CantLower("Reshape to a shape with a true 0")
     for attribute in list(node.attribute):
         node.attribute.remove(attribute)
-    return False
-
-
-def lower_softmax(lowering: OpsetLowering, w: OnnxWriter, node: onnx.NodeProto) -> bool:
-    """Before opset 13 softmax flattened what is behind its axis: the same for the last axis alone."""
-    if int(onnx_attribute(node, "axis", -1)) != -1:
-        raise CantLower(f"{node.op_type} over another axis than the last")
-    del node.attribute[:]
-    node.attribute.append(onnx.helper.make_attribute("axis", -1))
     return False
 
 
@@ -227,6 +232,16 @@ LOWER_FORMS: dict[str, tuple[tuple[int, LowerForm], ...]] = {
     "Softmax": ((13, lower_softmax),),
     "LogSoftmax": ((13, lower_softmax),),
     "Constant": ((12, lower_constant),),
+    "Max": ((12, lower_extremes),),
+    "Min": ((12, lower_extremes),),
+    "Clip": ((12, lower_clip),),
+    "Pow": ((12, lower_pow),),
+    "GreaterOrEqual": ((12, lower_or_equal),),
+    "LessOrEqual": ((12, lower_or_equal),),
+    "Celu": ((12, lower_celu),),
+    "Trilu": ((14, lower_trilu),),
+    "ScatterElements": ((18, lower_scatter_elements),),
+    "ScatterND": ((18, lower_scatter_nd),),
     "BatchNormalization": ((14, lower_drop),),
     "Cast": ((19, lower_drop),),
 }
