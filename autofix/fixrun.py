@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from autofix.adapter import rebuild_value
 from autofix.attempt import fixed_axes, opset_of, save_model
 from autofix.calibration import VERIFIED_SAMPLES, calibrating, calibration_sets, feeds_of
 from autofix.case import InputSet, one_line
@@ -191,12 +192,21 @@ def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[Fix
     return found
 
 
+def resized_set(plan: FixPlan, given: FixSet, name: str) -> FixSet:
+    """The given set at the sizes of a generated one, to capture with: not among the verified sets where round-off decides its outputs."""
+    shapes = plan.shapes.get(name)
+    if shapes is None:
+        raise FixFailed(f"the input set {name!r}, which is captured, is not there")
+    leaves = [(n, resized_leaf(v, shapes[n]) if n in shapes else v) for n, v in given.leaves]
+    rest = iter([v for _, v in leaves])
+    args, kwargs = rebuild_value(given.args, rest), rebuild_value(given.kwargs, rest)
+    return replace(given, name=name, args=args, kwargs=kwargs, leaves=leaves, origin="generated")
+
+
 def export_repaired(plan: FixPlan, model: Any, sets: list[FixSet]) -> Any:
     """Apply the module, program and ONNX fixes around the export; returns the ModelProto."""
     config = ExportConfig.from_json(plan.config)
-    example = next((s for s in sets if s.name == config.example), None)
-    if example is None:
-        raise FixFailed(f"the input set {config.example!r}, which is captured, is not there")
+    example = next((s for s in sets if s.name == config.example), None) or resized_set(plan, sets[0], config.example)
     outputs = [n for n, _ in example.outputs]
     with torch.no_grad():
         model = plan.fix_modules(model)

@@ -501,3 +501,19 @@ def test_resized_offsets_still_rise() -> None:
     assert resized_leaf(torch.tensor([[1, 2], [0, 4]]), [3, 3]).tolist() == [[1, 1, 2], [0, 0, 4], [1, 1, 2]]
     assert resized_leaf(torch.tensor([True, False]), [3]).tolist() == [True, False, True]
     assert resized_leaf(2, 7) == 7
+
+
+def test_the_captured_set_is_made_where_it_is_not_among_the_verified_ones() -> None:
+    from types import SimpleNamespace
+    from typing import Any
+
+    import torch
+
+    from autofix.fixrun import FixSet, resized_set
+
+    x = torch.tensor([[3.0, 1.0]])
+    given = FixSet("given", [x], {"mask": None}, [("x", x)], [("output", x)], None, None, {}, {})
+    plan: Any = SimpleNamespace(shapes={"larger sizes": {"x": [2, 3]}})
+    made = resized_set(plan, given, "larger sizes")
+    assert made.args[0].tolist() == [[3.0, 1.0, 3.0], [3.0, 1.0, 3.0]] and made.kwargs == {"mask": None}
+    assert [n for n, _ in made.outputs] == ["output"] and dict(made.leaves)["x"] is made.args[0]
