@@ -53,7 +53,7 @@ def reflected_place(p: Tensor, low: Tensor, span: Tensor) -> Tensor:
     return torch.where(span > 0, torch.where(even, extra + low, span - extra + low), 0.0)
 
 
-def padded_place(p: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
+def padded_place(p: Tensor, size: int, padding: int, align_corners: bool, image: bool = False) -> Tensor:
     """Places moved inside for padding 1 (border) and 2 (reflection); as they are for 0 (zeros)."""
     last = torch.scalar_tensor(size, dtype=p.dtype) - 1.0
     if padding == 0:
@@ -61,8 +61,8 @@ def padded_place(p: Tensor, size: int, padding: int, align_corners: bool) -> Ten
     if padding == 2:
         low = torch.zeros_like(last) if align_corners else torch.zeros_like(last) - 0.5
         p = reflected_place(p, low, last if align_corners else last + 1.0)
-    # NaN goes to the last place, as in ATen's clip
-    p = torch.where(p < 0, 0.0, p)
+    # NaN goes to the last place, as in ATen's clip; in its vectorised kernel for images to the first
+    p = torch.where(p > 0, p, 0.0) if image else torch.where(p < 0, 0.0, p)
     return torch.where(p < last, p, last)
 
 
@@ -83,11 +83,12 @@ def corner(x: Tensor, places: Sequence[Tensor], weight: Tensor | None = None) ->
 
 
 def grid_sample_volume(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
-    """aten.grid_sampler_3d: trilinear (0) or nearest (1)."""
+    """aten.grid_sampler_3d, and aten.grid_sampler_2d of images: linear (0) or nearest (1)."""
     spatial = x.shape[2:]
     rank = len(spatial)
     places = [
-        padded_place(unnormalized(grid[..., rank - 1 - k], spatial[k], align_corners), spatial[k], padding_mode, align_corners) for k in range(rank)
+        padded_place(unnormalized(grid[..., rank - 1 - k], spatial[k], align_corners), spatial[k], padding_mode, align_corners, rank == 2)
+        for k in range(rank)
     ]
     if interpolation_mode == 1:
         return corner(x, [torch.round(p) for p in places])
@@ -149,5 +150,22 @@ def transposed_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 GRID_DECOMPOSITIONS = {
     "aten.affine_grid_generator.default": affine_grid,
+    "aten.grid_sampler_3d.default": grid_sample_volume,
+}
+
+
+def grid_sample_any(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """aten.grid_sampler, also of images: linear (0) or nearest (1) as for volumes, cubic (2) by torch's own decomposition."""
+    if interpolation_mode == 2:
+        from torch._decomp.decompositions import grid_sampler_2d
+
+        made: Tensor = grid_sampler_2d(x, grid, interpolation_mode, padding_mode, align_corners)
+        return made
+    return grid_sample_volume(x, grid, interpolation_mode, padding_mode, align_corners)
+
+
+GRID_SAMPLERS = {
+    "aten.grid_sampler.default": grid_sample_any,
+    "aten.grid_sampler_2d.default": grid_sample_any,
     "aten.grid_sampler_3d.default": grid_sample_volume,
 }
