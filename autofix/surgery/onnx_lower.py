@@ -10,6 +10,7 @@ import onnx.inliner
 from onnx import TensorProto
 
 from autofix.surgery.onnx_lower_forms import (
+    lower_bitwise,
     lower_celu,
     lower_clip,
     lower_extremes,
@@ -240,6 +241,7 @@ LOWER_FORMS: dict[str, tuple[tuple[int, LowerForm], ...]] = {
     "LessOrEqual": ((12, lower_or_equal),),
     "Celu": ((12, lower_celu),),
     "Trilu": ((14, lower_trilu),),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), ((18, lower_bitwise),)),
     "ScatterElements": ((18, lower_scatter_elements),),
     "ScatterND": ((18, lower_scatter_nd),),
     "BatchNormalization": ((14, lower_drop),),

@@ -93,6 +93,36 @@ def lower_softmax(lowering: Any, w: OnnxWriter, node: onnx.NodeProto) -> bool:
     return True
 
 
+def lower_bitwise(lowering: Any, w: OnnxWriter, node: onnx.NodeProto) -> bool:
+    """Bits of whole numbers as 0 and 1: their product, sum and so on, put together again in 64 bits (which wrap as the narrower types do)."""
+    code = lowering.types.get(node.input[0])
+    if code is None:
+        return False
+    if node.op_type == "BitwiseNot":
+        wide = w.cast(node.input[0], TensorProto.INT64)
+        w.cast(w.op("Sub", w.const(-1), wide), code, out=node.output[0])
+        return True
+
+    def bits(x: str) -> str:
+        whole = w.unsqueeze(w.cast(x, TensorProto.UINT64), [-1])
+        # by shifts alone: a Mod of numbers that large would have to be exact
+        high = w.op("BitShift", whole, w.const(63 - np.arange(64), np.uint64), direction="LEFT")
+        return w.cast(w.op("BitShift", high, w.const(63, np.uint64), direction="RIGHT"), TensorProto.INT64)
+
+    a, b = bits(node.input[0]), bits(node.input[1])
+    both = w.op("Mul", a, b)
+    if node.op_type == "BitwiseAnd":
+        chosen = both
+    else:  # a + b - ab, and once more - ab for those that differ
+        chosen = w.op("Sub", w.op("Add", a, b), both)
+        chosen = chosen if node.op_type == "BitwiseOr" else w.op("Sub", chosen, both)
+    # ONNX Runtime adds int64 in float64, which is exact below 2^53: each half for itself
+    halves = np.concatenate([np.eye(2, dtype=np.int64)[k][:, None] << np.arange(32) for k in range(2)], 1)
+    low, high = (w.reduce("ReduceSum", w.op("Mul", chosen, w.const(half)), [-1], False) for half in halves)
+    w.cast(w.op("Add", w.op("Mul", high, w.const(2**32)), low), code, out=node.output[0])
+    return True
+
+
 def positions(w: OnnxWriter, size: str) -> str:
     """0, 1, ... below a size of shape []."""
     return w.op("Range", w.const(0), size, w.const(1))
