@@ -141,6 +141,8 @@ def holds_for_usual_sizes(test: Any, allowed: Any) -> bool | None:
     if not symbols or (allowed is not None and not set(symbols) <= allowed):
         return None
     shifted = test.subs({s: sympy.Symbol(f"usual_{i}", integer=True, nonnegative=True) + 2 for i, s in enumerate(symbols)})
+    if isinstance(shifted, sympy.core.relational.Relational):  # the sign of a product less a number shows once it is multiplied out
+        shifted = shifted.func(sympy.expand(shifted.lhs - shifted.rhs), 0)
     return bool(shifted) if shifted in (sympy.true, sympy.false) else None
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from autofix.case import describe_leaf
 from autofix.coverage import OperatorLog, Watch, real_path
-from autofix.eager import Eager, EagerCall
+from autofix.eager import Eager, EagerCall, Leaves
 
 
 def watch_given(eager: Eager) -> Watch:
@@ -83,3 +85,12 @@ def collect_facts(eager: Eager, first: EagerCall, log: OperatorLog, watch: Watch
         **({"noise_inputs": list(eager.case.noise)} if eager.case.noise else {}),
         **({"seeded_draws": list(eager.case.seeded)} if eager.case.seeded else {}),
     }
+
+
+def operators_elsewhere(eager: Eager, calls: list[tuple[Leaves, Any]], known: Mapping[str, str]) -> dict[str, str]:
+    """{operator: "file:line"} of those that other (leaves, template) run and the example does not: other sizes and values may take another path."""
+    log = OperatorLog(frozenset(eager.case.sources))
+    for leaves, template in calls:
+        with contextlib.suppress(Exception, SystemExit), log:  # the log itself disturbs some models
+            eager.call(leaves, eager.fresh() if eager.mutated_buffers else None, template)
+    return {name: place for name, place in log.operators.items() if name not in known}

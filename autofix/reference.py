@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from autofix.inputs import Candidate
     from autofix.target import Target
 
+ELSEWHERE = 8
+"""How many sets of other sizes, and of the person's own, are asked for operators that the example does not run."""
 BIG_SECONDS = 0.25
 """A forward slower than this makes the model big: few generated sets, float64 on two of them."""
 
@@ -89,7 +91,7 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
 
     torch.set_num_threads(1)
     from autofix.eager import Eager
-    from autofix.facts import collect_facts, watch_given
+    from autofix.facts import collect_facts, operators_elsewhere, watch_given
     from autofix.inputs import generate_sets
 
     start = time.perf_counter()
@@ -116,6 +118,9 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
         else:
             seen64 += one.outputs64 is not None
             sets.append(one)
+    if not big:
+        elsewhere = [(s.leaves, (s.args, s.kwargs) if s.origin != "generated" else None) for s in sets[1:] if s.resized or s.origin != "generated"]
+        facts["operators_elsewhere"] = operators_elsewhere(eager, elsewhere[:ELSEWHERE], facts["operators"])
     facts["input_sets"] = [
         {
             "name": s.name,

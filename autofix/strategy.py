@@ -54,8 +54,8 @@ class Evidence:
 
     @property
     def operators(self) -> dict[str, str]:
-        """The aten operators that eager ran (e.g. "aten.lgamma.default"), each with the first source line."""
-        return dict(self.facts.get("operators", {}))
+        """The aten operators that eager ran (e.g. "aten.lgamma.default") on the example and on other sets, each with the first source line."""
+        return {**self.facts.get("operators_elsewhere", {}), **self.facts.get("operators", {})}
 
     @property
     def modules(self) -> dict[str, list[str]]:

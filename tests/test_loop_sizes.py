@@ -2,9 +2,14 @@
 
 import importlib.util
 
+import libcst as cst
+import sympy
 import torch
 
+from autofix.capture_scopes import holds_for_usual_sizes
 from autofix.surgery.source_control import rewrite_source
+from autofix.surgery.source_passed import passed_sizes
+from autofix.surgery.source_patch import functions_of
 
 TABLE = """
 import torch
@@ -45,3 +50,33 @@ def test_a_table_filled_row_by_row(tmp_path):
         cost = torch.randn(rows, columns)
         for ours, theirs in zip(program(cost), plain["Model"]()(cost), strict=True):
             assert torch.equal(ours, theirs)
+
+
+HELPERS = """
+class Model:
+    def places(self, w, h, scale):
+        side = w // self.patch
+        return float(side + 0.1) / 7, scale
+
+    def grid(self, *, count=1):
+        return self.places(count, 3, scale=2.0)
+
+    def forward(self, img):
+        b, c, w, h = img.shape
+        return self.grid(count=w), self.places(4, h // 2, 2.0)
+"""
+
+
+def test_sizes_are_followed_into_the_functions_that_get_them():
+    passed = passed_sizes(dict(functions_of(cst.parse_module(HELPERS))))
+    assert passed == {"Model.places": {"w", "h"}, "Model.grid": {"count"}, "Model.forward": set()}
+    rewritten = rewrite_source(HELPERS, ["Model.places"], control=False)
+    assert "return real_of(real_number(side) + real_number(0.1)) / 7, scale" in rewritten
+
+
+def test_products_of_usual_sizes_are_decided():
+    a, b = sympy.symbols("a b", integer=True)
+    assert holds_for_usual_sizes(a * b > 1, None) is True
+    assert holds_for_usual_sizes(sympy.Eq(16 * a * b, 16), None) is False
+    assert holds_for_usual_sizes(a * b > 8, None) is None and holds_for_usual_sizes(sympy.Eq(a, b), None) is None
+    assert holds_for_usual_sizes(a * b > 1, {a}) is None

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from autofix.surgery.ops_grid import affine_grid, grid_sample_volume, transposed_overrides
 from autofix.surgery.ops_pool import adaptive_max, adaptive_mean
+from autofix.surgery.ops_resize_scaled import interpolate_scaled
 from autofix.surgery.ops_resize_table import resize_table
 
 TABLE = resize_table()
@@ -92,3 +93,18 @@ def test_transposed_convolution_leaves_plain_calls_alone():
     ours = transposed_overrides()[torch.conv_transpose2d]
     x, w = normal(1, 2, 4, 5), normal(2, 3, 3, 3, seed=1)
     same(ours(x, w, None, 2, 1, 1), torch.conv_transpose2d(x, w, None, 2, 1, 1))
+
+
+@pytest.mark.parametrize(("height", "width"), [(9, 12), (7, 7), (14, 5), (1, 3)])
+def test_a_scale_that_is_computed_from_sizes(height, width):
+    """As tensors, which is what numbers of the graph are, the factors give what they give as Python numbers."""
+    x = normal(1, 2, 7, 7)
+    factors = (height / 7 + 1e-4, width / 7 + 0.1)
+    tensors = tuple(torch.tensor(f, dtype=torch.float64) for f in factors)
+    for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
+        for recompute in (None, True):
+            theirs = F.interpolate(x, scale_factor=factors, mode=mode, recompute_scale_factor=recompute)
+            same(interpolate_scaled(x, scale_factor=tensors, mode=mode, recompute_scale_factor=recompute), theirs, 1e-5)
+    same(interpolate_scaled(x, scale_factor=1.5), F.interpolate(x, scale_factor=1.5))
+    with pytest.raises(NotImplementedError):
+        interpolate_scaled(x, scale_factor=tensors, mode="bicubic", antialias=True)

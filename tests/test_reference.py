@@ -238,3 +238,26 @@ def test_a_seeded_model_is_deterministic(tmp_path: Path) -> None:
 def test_a_model_without_outputs(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="returns no tensor"):
         reference_of(tmp_path, raising("return None"))
+
+
+OTHER_PATH = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, 1) if x.shape[1] > 5 else x * 2
+
+
+def get_inputs():
+    return [torch.ones(2, 4)]
+
+
+dynamic_shapes = {"x": {1: "n"}}
+"""
+
+
+def test_operators_of_other_sizes_are_known(tmp_path: Path) -> None:
+    facts = reference_of(tmp_path, OTHER_PATH).facts
+    assert "aten.cumsum.default" in facts["operators_elsewhere"] and "aten.cumsum.default" not in facts["operators"]

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 
-def ratio(size: int, count: int, scale: float | None, dtype: torch.dtype = torch.float32, same: bool = True) -> Tensor:
+def ratio(size: int, count: int, scale: float | Tensor | None, dtype: torch.dtype = torch.float32, same: bool = True) -> Tensor:
     """Input steps per output step, 0-d; `same`: 1 where the sizes are equal, whatever the scale (ATen does so except for nearest-exact and
-    bicubic)."""
-    if scale is not None and scale > 0:
-        step = torch.full((), 1.0 / scale, dtype=torch.float64).to(dtype)
+    bicubic). A scale in a tensor is positive and float64."""
+    if isinstance(scale, Tensor) or (scale is not None and scale > 0):
+        step = (1.0 / scale if isinstance(scale, Tensor) else torch.full((), 1.0 / scale, dtype=torch.float64)).to(dtype)
         equal = torch.scalar_tensor(size, dtype=dtype) == torch.scalar_tensor(count, dtype=dtype)
         return torch.where(equal, 1.0, step) if same else step
     return torch.scalar_tensor(size, dtype=dtype) / torch.scalar_tensor(count, dtype=dtype)
@@ -29,17 +29,20 @@ def limited(index: Tensor, size: int) -> Tensor:
     return torch.where(index > size - 1, size - 1, index)
 
 
-def nearest_axis(x: Tensor, dim: int, count: int, scale: float | None, exact: bool) -> Tensor:
+def nearest_axis(x: Tensor, dim: int, count: int, scale: float | Tensor | None, exact: bool) -> Tensor:
     """One axis of nearest or nearest-exact."""
     size = x.shape[dim]
     each = torch.arange(count).to(torch.float32)
     if exact:
         each = each + 0.5
     index = torch.floor(each * ratio(size, count, scale, same=not exact)).to(torch.int64)
+    if scale is not None and not exact:  # ATen's nearest_idx takes twice the size apart, whatever the scale
+        twice = torch.scalar_tensor(count, dtype=torch.int64) == 2 * torch.scalar_tensor(size, dtype=torch.int64)
+        index = torch.where(twice, torch.arange(count) // 2, index)
     return x.index_select(dim, limited(index, size))
 
 
-def linear_place(size: int, count: int, scale: float | None, align_corners: bool, dtype: torch.dtype) -> Tensor:
+def linear_place(size: int, count: int, scale: float | Tensor | None, align_corners: bool, dtype: torch.dtype) -> Tensor:
     """Real source places [count] of linear interpolation."""
     each = torch.arange(count).to(dtype)
     if align_corners:
@@ -55,7 +58,7 @@ def along(weights: Tensor, dim: int, ndim: int) -> Tensor:
     return weights.reshape(-1, *[1] * (ndim - 1 - dim))
 
 
-def linear_axis(x: Tensor, dim: int, count: int, scale: float | None, align_corners: bool) -> Tensor:
+def linear_axis(x: Tensor, dim: int, count: int, scale: float | Tensor | None, align_corners: bool) -> Tensor:
     """One axis of linear, bilinear or trilinear."""
     size = x.shape[dim]
     place = linear_place(size, count, scale, align_corners, x.dtype)
@@ -131,7 +134,7 @@ def float_of(size: int, dtype: torch.dtype) -> Tensor:
     return torch.scalar_tensor(size, dtype=dtype)
 
 
-def cubic_axis(x: Tensor, dim: int, count: int, scale: float | None, align_corners: bool) -> Tensor:
+def cubic_axis(x: Tensor, dim: int, count: int, scale: float | Tensor | None, align_corners: bool) -> Tensor:
     """One axis of bicubic, a = -3/4, edges repeated."""
     size = x.shape[dim]
     each = torch.arange(count).to(x.dtype)
@@ -159,7 +162,7 @@ def back_to(x: Tensor, like: Tensor) -> Tensor:
     return x.to(like.dtype) if like.dtype.is_floating_point else torch.round(x).to(like.dtype)
 
 
-def resized(x: Tensor, output: Sequence[int], scales: Sequence[float | None], axis: Callable[..., Tensor], *more: object) -> Tensor:
+def resized(x: Tensor, output: Sequence[int], scales: Sequence[float | Tensor | None], axis: Callable[..., Tensor], *more: object) -> Tensor:
     """Every spatial axis resized in turn."""
     work = floating(x)
     for k, count in enumerate(output):

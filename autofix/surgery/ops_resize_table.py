@@ -24,7 +24,7 @@ def nearest_form(exact: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return plain, vec
 
 
-def resized_exactly(x: Tensor, output: Sequence[int], scales: Sequence[float | None], exact: bool) -> Tensor:
+def resized_exactly(x: Tensor, output: Sequence[int], scales: Sequence[float | Tensor | None], exact: bool) -> Tensor:
     """Nearest keeps the dtype all the way."""
     for k, count in enumerate(output):
         x = nearest_axis(x, x.ndim - len(output) + k, count, scales[k], exact)

@@ -14,6 +14,7 @@ from autofix.surgery.source_forms import desugar
 from autofix.surgery.source_local import with_local_functions
 from autofix.surgery.source_names import contains, parameter_names, statements, uses_of
 from autofix.surgery.source_numeric import rewrite_numbers
+from autofix.surgery.source_passed import passed_sizes
 from autofix.surgery.source_patch import add_runtime, functions_of, replace_functions
 from autofix.surgery.source_sizes import dynamic_tests
 from autofix.surgery.source_tries import Tries, generator_calls, listed_generator, raised_names, raising_branch, tried_names, with_error_flag
@@ -34,7 +35,7 @@ class FileFlow:
         """`tests` gives the texts of a function's tests and iterables that depend on values or sizes."""
         functions = list(functions_of(wrapper.module))
         flow = FileFlow(tried=tried_names(wrapper.module, functions))
-        flow.dynamic = {name: tests(node) for name, node in functions if name in wanted}
+        flow.dynamic = {name: tests(node, name) for name, node in functions if name in wanted}
         shorts = [name.rsplit(".", 1)[-1] for name, _ in functions]
         for name, node in functions:
             short = name.rsplit(".", 1)[-1]
@@ -102,17 +103,18 @@ def rewrite_source(
     Returns `text` itself where nothing had to change.
     """
     wanted, marked, names = set(functions), set(lines), set(zero_d)
+    passed = passed_sizes(dict(functions_of(cst.parse_module(text)))) if sizes else {}
     flows: list[FileFlow] = []
 
     def change_numbers(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> cst.FunctionDef | None:
-        return rewrite_numbers(wrapper, node, marked, names, sizes=sizes) if name in wanted else None
+        return rewrite_numbers(wrapper, node, marked, names, sizes=sizes, given=passed.get(name, ())) if name in wanted else None
 
     def change_control(wrapper: cst.MetadataWrapper, name: str, node: cst.FunctionDef) -> Any:
         if name not in wanted or contains([node.body], cst.Await):
             return None
 
-        def tests(function: cst.FunctionDef) -> set[str]:
-            return dynamic_tests(wrapper, function, marked, sizes=sizes, arguments=arguments)
+        def tests(function: cst.FunctionDef, named: str = "") -> set[str]:
+            return dynamic_tests(wrapper, function, marked, sizes=sizes, arguments=arguments, given=passed.get(named, ()))
 
         if not flows:
             flows.append(FileFlow.of(wrapper, wanted, tests))

@@ -245,9 +245,9 @@ def _plain(node: cst.BaseExpression) -> bool:
 
 
 def rewrite_numbers(
-    wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], zero_d: Iterable[str], *, sizes: bool
+    wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], zero_d: Iterable[str], *, sizes: bool, given: Iterable[str] = ()
 ) -> cst.FunctionDef | None:
-    """`function` with its numbers kept in the graph, None where nothing had to change."""
+    """`function` with its numbers kept in the graph, None where nothing had to change. given: parameters that hold sizes."""
     positions: Any = wrapper.resolve(PositionProvider)
     marked = set(lines)
 
@@ -255,7 +255,7 @@ def rewrite_numbers(
         place = positions.get(node)
         return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
 
-    size_names, value_names = tainted_names(function, (), hit)
+    size_names, value_names = tainted_names(function, (), hit, given)
     rewriter = NumberRewriter(size_names, value_names, hit, set(zero_d), sizes)
     body = function.body.visit(rewriter)
     return function.with_changes(body=body) if rewriter.changed else None

@@ -189,14 +189,16 @@ class _Calls(cst.CSTVisitor):
         self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
 
 
-def tainted_names(function: cst.FunctionDef, integer_arguments: Iterable[str] = (), hit: Any = None) -> tuple[set[str], set[str]]:
+def tainted_names(
+    function: cst.FunctionDef, integer_arguments: Iterable[str] = (), hit: Any = None, given: Iterable[str] = ()
+) -> tuple[set[str], set[str]]:
     """Local names that hold sizes of tensors, and names that hold values of tensors as Python numbers.
 
-    hit: says of a node whether it stands on a line where a tensor was seen to become a Python value.
+    given: parameters that hold sizes. hit: says of a node whether it stands on a line where a tensor was seen to become a Python value.
     """
     found = _Assignments()
     function.body.visit(found)
-    sizes: set[str] = set()
+    sizes: set[str] = set(given)
     values: set[str] = set(integer_arguments)
     for names, expression in found.pairs:
         if hit is not None and hit(expression) and is_number_expression(expression) and _converts(expression):
@@ -300,10 +302,17 @@ class _Tests(cst.CSTVisitor):
 
 
 def dynamic_tests(
-    wrapper: cst.MetadataWrapper, function: cst.FunctionDef, lines: Iterable[int], *, sizes: bool, arguments: Iterable[str] = ()
+    wrapper: cst.MetadataWrapper,
+    function: cst.FunctionDef,
+    lines: Iterable[int],
+    *,
+    sizes: bool,
+    arguments: Iterable[str] = (),
+    given: Iterable[str] = (),
 ) -> set[str]:
     """Texts of the tests and iterables of `function` (a node of wrapper.module) that depend on tensor values, on `lines`
-    where a value was seen to be used, or (with `sizes`) on sizes. `arguments` are parameters that are numbers which vary."""
+    where a value was seen to be used, or (with `sizes`) on sizes. `arguments` are parameters that are numbers which vary, `given` those that
+    hold sizes."""
     positions: Any = wrapper.resolve(PositionProvider)
     marked = set(lines)
 
@@ -311,7 +320,7 @@ def dynamic_tests(
         place = positions.get(node)
         return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
 
-    size_names, value_names = tainted_names(function, arguments, hit)
+    size_names, value_names = tainted_names(function, arguments, hit, given)
     held = _Assignments()
     function.body.visit(held)
     for names, expression in held.pairs:  # m = x.mean(): a test of m is a test of a value, also where eager did not come by

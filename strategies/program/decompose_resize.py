@@ -118,6 +118,7 @@ class DecomposeResize(ProgramStrategy):
     def apply(plan: Any, *, operators: list[str]) -> Any:
         from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS, GRID_OVERRIDES
         from autofix.surgery.ops_pool import POOL_DECOMPOSITIONS
+        from autofix.surgery.ops_resize_scaled import scaled_overrides
         from autofix.surgery.ops_resize_table import resize_table
 
         known = {**POOL_DECOMPOSITIONS, **resize_table(), **GRID_DECOMPOSITIONS}
@@ -127,6 +128,8 @@ class DecomposeResize(ProgramStrategy):
         plan.decompositions.update(added)
         if "aten.affine_grid_generator.default" in added:
             plan.overrides.update(GRID_OVERRIDES)
+        if any("upsample" in name for name in added):
+            plan.overrides.update(scaled_overrides())
         return plan
 
     REPAIRS = (
