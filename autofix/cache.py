@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from autofix.connect import connect, default_path, in_memory, open_layer
 from autofix.errors import CacheError
 from autofix.ids import content_id
-from autofix.migrations import CASE_COUNTS, FAMILY_COUNTS
-from autofix.ranking import Rates
+from autofix.migrations import CASE_COUNTS, FAMILY_COUNTS, rates_sum
+from autofix.ranking import Rates, version_weight
 from autofix.recipe import Recipe
 from autofix.row_checks import Refused
 from autofix.rows import Row, new_row
@@ -229,7 +229,15 @@ class Cache:
 
             return counts
 
-        return Rates(*(source(query) for query in self._readers()))
+        readers = self._readers()
+
+        def summed(key: str, ours: str) -> list[tuple[str, float, float, float]] | None:
+            if len(readers) > 1 or key.startswith(("case ", "family ")):
+                return None
+            versions = [v for (v,) in readers[0]("SELECT DISTINCT versions FROM rates WHERE key = ?", key)]
+            return readers[0](rates_sum(len(versions)), *(x for v in versions for x in (v, version_weight(v, ours))), key) if versions else []
+
+        return Rates(*(source(query) for query in readers), summed=summed)
 
     def rows(self, kinds: Iterable[str] | None = None, *, origins: set[str] | None = None) -> Iterator[Row]:
         """All local rows in export order; with `origins`, only what these recorded and what it refers to."""

@@ -48,6 +48,13 @@ CASE_COUNTS = f"""SELECT value, versions, count(*), sum(gain), sum(ms) FROM (SEL
 FAMILY_COUNTS = CASE_COUNTS.replace("case_id = ?", "case_id IN (SELECT case_id FROM families WHERE family = ? LIMIT 200)")
 
 
+def rates_sum(versions: int) -> str:
+    """Sums over versions, each by its weight: takes (version, weight) for each of them, then the key."""
+    weight = f"CASE versions {'WHEN ? THEN ? ' * versions}ELSE 0 END"
+    rows = f"SELECT strategy, tries, gain, ms, {weight} AS w FROM rates WHERE key = ?"
+    return f"SELECT strategy, sum(w * tries), sum(w * gain), sum(w * ms) FROM ({rows}) GROUP BY strategy"
+
+
 # A table, because an index over json_extract can't be written with trusted_schema off.
 FAMILIES_OF = """INSERT OR IGNORE INTO families SELECT json_extract(body, '$.family'), case_id FROM {}
     WHERE json_extract(body, '$.family') IS NOT NULL"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from autofix.recipe import Level, Recipe
@@ -29,15 +29,20 @@ Counts = Collection[tuple[str, str, int, int, int]]
 """Rows of strategy, versions, tries, gain in tenths, total milliseconds."""
 
 
+Sums = Iterable[tuple[str, float, float, float]]
+"""Rows of strategy, tries, gain in tenths, total milliseconds, each version by its weight."""
+
+
 class Rates:
     """Counts by key from one or more caches, read as they are asked for.
 
     Team caches hold much of what the local one holds, so counts are not added up: for each strategy and version the
-    source that has seen the most is believed.
+    source that has seen the most is believed. summed: gives the weighted sums under a key for these versions where one source can add them
+    up itself, None for a key where it can't.
     """
 
-    def __init__(self, *sources: Callable[[str], Counts]) -> None:
-        self.sources = sources
+    def __init__(self, *sources: Callable[[str], Counts], summed: Callable[[str, str], Sums | None] | None = None) -> None:
+        self.sources, self.summed = sources, summed
 
     def of(self, key: str) -> Counts:
         """What is counted under a key, one row for each strategy and version."""
@@ -50,6 +55,14 @@ class Rates:
                 if known is None or row[2] > known[2]:
                     best[row[:2]] = row
         return best.values()
+
+    def weighted(self, key: str, ours: str) -> Sums:
+        """What is counted under a key, as seen from these versions; a strategy may have several rows."""
+        found = self.summed(key, ours) if self.summed is not None else None
+        if found is not None:
+            return found
+        rows = ((strategy, version_weight(versions, ours), tries, gain, ms) for strategy, versions, tries, gain, ms in self.of(key))
+        return ((strategy, weight * tries, weight * gain, weight * ms) for strategy, weight, tries, gain, ms in rows)
 
 
 def minor_versions(environment: dict[str, str]) -> str:
@@ -149,16 +162,14 @@ class Ranking:
         found = self._recorded.get(key)
         if found is None:
             found = self._recorded[key] = {}
-            ours = self.versions
-            for strategy, versions, tries, gain, ms in self.rates.of(key):
-                weight = 1.0 if versions == ours else version_weight(versions, ours)
+            for strategy, tries, gain, ms in self.rates.weighted(key, self.versions):
                 count = found.get(strategy)
                 if count is None:
-                    found[strategy] = _Count(weight * tries, weight * gain / 10, weight * ms / 1000)
+                    found[strategy] = _Count(tries, gain / 10, ms / 1000)
                 else:
-                    count.tries += weight * tries
-                    count.gain += weight * gain / 10
-                    count.seconds += weight * ms / 1000
+                    count.tries += tries
+                    count.gain += gain / 10
+                    count.seconds += ms / 1000
         return found
 
     def probability(self, strategy: str, diagnosis: Diagnosis, case_id: str, capture: str, prior: float) -> float:

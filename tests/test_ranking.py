@@ -134,3 +134,20 @@ def test_team_caches_are_not_counted_twice(tmp_path: Path) -> None:
         team.record(case("two"), ENV, TARGET, [stock(), passed(fix())])
         rates = Rates(*team.rates().sources, *mine.rates().sources)
         assert list(rates.of("symptom unsupported-operator")) == [("add_lgamma", "2.13|1.32", 2, 20, 4000)]
+
+
+def test_sums_in_the_file_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Versions weigh the same whether SQL adds them up or Python does."""
+    with opened(tmp_path, "mine.db") as cache:
+        for n, torch_version in enumerate(("2.13.0", "2.12.1", "2.9.0")):
+            for k in range(n + 1):
+                cache.record(case(f"{n}-{k}"), {**ENV, "torch": torch_version}, TARGET, [stock(), passed(fix())])
+        whole = cache.rates()
+        for key in ("*", "symptom unsupported-operator", "symptom no-such"):
+            rows = Rates(*whole.sources)
+            for ours in ("2.13|1.32", "2.10|1.31"):
+                added: dict[str, float] = {}
+                for strategy, tries, _, _ in rows.weighted(key, ours):
+                    added[strategy] = added.get(strategy, 0.0) + tries
+                assert {strategy: tries for strategy, tries, _, _ in whole.weighted(key, ours)} == pytest.approx(added)
+        assert {s: t for s, t, _, _ in whole.weighted("*", "2.13|1.32")} == pytest.approx({"add_lgamma": 1 + 2 / 2 + 3 / 16})
