@@ -154,6 +154,7 @@ def export_command(output: Path | None, redact: bool, ranking_only: bool, words:
 @_command
 def merge_command(files: tuple[Path, ...], file: Path | None, as_json: bool) -> None:
     """Add the rows of exports (.jsonl, .jsonl.gz) or other cache files."""
+    from autofix.errors import CacheError
     from autofix.exchange import merge_file
 
     with _open(file, write=True) as opened:
@@ -163,6 +164,9 @@ def merge_command(files: tuple[Path, ...], file: Path | None, as_json: bool) -> 
     else:
         for name, one in merged.items():
             click.echo(f"{name}: {one}")
+    useless = [name for name, one in merged.items() if not one.read and one.refused]
+    if useless:
+        raise CacheError(f"{', '.join(useless)}: no row of it could be used; autofix cache export makes what can be merged")
 
 
 @cache.command("retract")
@@ -206,7 +210,7 @@ def verify_command(path: Path | None, file: Path | None, as_json: bool) -> None:
 
 
 @cache.command("gc")
-@click.option("--older-than", type=click.IntRange(min=0), metavar="DAYS", help="Also drop outcomes that came in longer ago than this.")
+@click.option("--older-than", type=click.IntRange(0, 100_000), metavar="DAYS", help="Also drop outcomes that came in longer ago than this.")
 @_command
 def gc_command(older_than: int | None, file: Path | None, as_json: bool) -> None:
     """Drop withdrawn and unused rows, count anew, shrink the file."""

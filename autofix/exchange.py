@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import sqlite3
 import tempfile
 import zlib
@@ -53,16 +54,38 @@ ANY_CASE = "-"
 """The case id in an export that is made for ranking only."""
 
 
+PUBLIC = ("", "aten", "prims", "prim", "quantized", "torch", "torchvision", "higher_order", "onnx", "com", "math", "operator", "_operator")
+"""Name spaces of operators that everybody has; any other names the model's own."""
+
+
+def is_public(operator: str) -> bool:
+    """Whether an operator's name says nothing of whose model it is: one of a public name space, or a plain ONNX operator type."""
+    return "." not in operator and "::" not in operator or re.split(r"[.:]", operator)[0] in PUBLIC
+
+
 def for_ranking(row: Row) -> Row | None:
     """The outcome without its case, recipe and origin, or None where ranking does not count it. What its case was can't be told."""
     if row.kind != "outcome" or not row.body["added"] or not row.body["cause_symptom"]:
         return None
-    body = {**row.body, "case_id": ANY_CASE, "recipe_id": content_id([row.id]), "parent_id": "", "origin_id": ""}
+    own = {name: "" for name in ("cause_operator", "operator") if not is_public(row.body[name])}
+    body = {**row.body, **own, "case_id": ANY_CASE, "recipe_id": content_id([row.id]), "parent_id": "", "origin_id": ""}
     return Row("outcome", content_id(body), body)
 
 
+def _is_private(row: Row) -> bool:
+    """Whether a recipe holds places in a source, or a recipe or an outcome names the model's own operators."""
+    if row.kind == "outcome":
+        return not (is_public(row.body["operator"]) and is_public(row.body["cause_operator"]))
+    for fix in row.body["fixes"]:
+        named = fix["params"].get("operators")
+        if fix["level"] == "source" or any(not is_public(str(name)) for name in (named if isinstance(named, list) else ())):
+            return True
+    return False
+
+
 def redacted(row: Row) -> Row | None:
-    """The row without names, model source and paths, or None where nothing is left. Outcomes carry none of these, so that their ids stay."""
+    """The row without names, model source and paths, or None where nothing is left. Outcomes carry none of these, so that their ids stay;
+    those at an operator of the model's own are left out."""
     body = row.body
     if row.kind == "case":
         body = {**body, "name": "", "modules": {}, "symptom": ""}
@@ -72,7 +95,7 @@ def redacted(row: Row) -> Row | None:
         body = {name: value for name, value in body.items() if name in ("torch", "onnx", "onnxruntime", "onnxscript", "python")}
         if body != row.body:
             return None
-    elif row.kind == "origin" or (row.kind == "recipe" and any(fix["level"] == "source" for fix in body["fixes"])):
+    elif row.kind == "origin" or (row.kind in ("recipe", "outcome") and _is_private(row)):
         return None
     return row if body is row.body else Row(row.kind, content_id(body), body)
 
@@ -116,6 +139,9 @@ def export_file(
 ) -> int:
     """Writes an export, whole or not at all; returns the number of lines. `.gz` is compressed. Raises CacheError."""
     count = 0
+    if path.exists() and not path.is_file():
+        raise CacheError(f"{path}: not an ordinary file; export to another place, or without -o to stdout")
+    path = path.resolve()  # what a link names is written, not the link
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
         try:

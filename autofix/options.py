@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,17 @@ import click
 
 from autofix.errors import UsageError
 from autofix.target import Effect, Target
+
+
+class FiniteRange(click.FloatRange):
+    """A number within a range; NaN, which compares with nothing, and infinity are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
+
 
 SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 MILLISECONDS = {"": 1.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "s": 1000.0}
@@ -115,8 +127,8 @@ def target_options(command: Command) -> Command:
         click.option("--memory", type=MEMORY, metavar="SIZE", help="Memory limit of one trial, such as 8G; default: 3/4 of the machine."),
         click.option("--timeout", type=DURATION, default="4m", show_default=True, metavar="TIME", help="Time limit of one trial."),
         click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads for eager PyTorch and ONNX Runtime."),
-        click.option("--atol", type=click.FloatRange(0), help="Absolute tolerance; default by dtype (float32: 1e-5)."),
-        click.option("--rtol", type=click.FloatRange(0), help="Relative tolerance; default by dtype (float32: 1e-3)."),
+        click.option("--atol", type=FiniteRange(0), help="Absolute tolerance; default by dtype (float32: 1e-5)."),
+        click.option("--rtol", type=FiniteRange(0), help="Relative tolerance; default by dtype (float32: 1e-3)."),
         click.option("--opset", type=OPSET, metavar="N|MIN-MAX", help="The opset wanted, or a range; default 11-24."),
     ):
         command = option(command)
@@ -157,11 +169,9 @@ def latency_options(command: Command) -> Command:
     """How fast the file must be, and what that may cost."""
     for option in (
         click.option("--calibration", type=FILE, metavar="FILE", help="Real inputs (.npz or .pt) for fixes that need some, such as static int8."),
-        click.option(
-            "--max-error", type=click.FloatRange(0, min_open=True), help="Relative RMS error that approximate fixes may bring, such as 0.01."
-        ),
+        click.option("--max-error", type=FiniteRange(0, min_open=True), help="Relative RMS error that approximate fixes may bring, such as 0.01."),
         click.option("--fastest", is_flag=True, help="Go on until no strategy makes it faster."),
-        click.option("--min-speedup", type=click.FloatRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch."),
+        click.option("--min-speedup", type=FiniteRange(0, min_open=True), help="ONNX Runtime must be this much faster than eager PyTorch."),
         click.option("--max-latency", type=LATENCY, metavar="TIME", help="ONNX Runtime must need no longer than this, such as 8ms."),
     ):
         command = option(command)

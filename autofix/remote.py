@@ -59,10 +59,13 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
+def _shown(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", url)
+
+
 @contextmanager
 def _named(url: str) -> Iterator[None]:
     """Every fault of a remote place, whatever its library raises, becomes one line with the URL (without a password)."""
-    shown = re.sub(r"//[^/@]*@", "//", url)
     try:
         yield
     except CacheError:
@@ -71,7 +74,7 @@ def _named(url: str) -> Iterator[None]:
         raise CacheError(f"local cache: {error}") from None
     except Exception as error:  # s3fs, gcsfs and others raise their own kinds
         text = (str(error) or type(error).__name__).splitlines()[0]
-        raise CacheError(f"{shown}: {text}") from None
+        raise CacheError(f"{_shown(url)}: {text}") from None
 
 
 def _place(url: str) -> tuple[Any, str]:
@@ -129,7 +132,10 @@ def pull(connection: sqlite3.Connection, url: str) -> Merged:
     total, remote = Merged(), text_id(url)
     with _named(url):
         fs, root = _place(url)
-        for name in _names(fs, root):
+        names = _names(fs, root)
+        if not names and (not fs.exists(root) or fs.isfile(root)):
+            raise CacheError(f"{_shown(url)}: no such folder; autofix cache push makes it")
+        for name in names:
             if name in _known(connection, remote, merged=True):
                 continue
             data = _fetch(fs, f"{root}/{name}", name, total)

@@ -82,6 +82,8 @@ def repair(
         limits = replace(limits, memory_mb=default_memory_mb())
     started = time.monotonic()
     with opened_cache(settings) as cache:
+        if cache is not None and cache.problem:
+            reporter.stage(cache.problem)
         reporter.stage(f"loading {spec.file}")
         with CaseProcess(spec, target, settings.strategies, limits, fork) as process:
             hopeless = known_hopeless(cache, process.case_id, registry, target, settings)

@@ -5,7 +5,6 @@ Nothing here opens a file, and no text of a row is ever run, opened or formatted
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -79,12 +78,15 @@ class Refused(ValueError):
 
 def check_body(kind: str, body: dict[str, Any], *, foreign: bool = False) -> None:
     """Raises Refused where `body` is not a row of this kind; `foreign` rows may not name places on a disk either."""
-    if kind == "outcome":
-        _check_outcome(body)
-    elif kind == "recipe":
-        _check_recipe(body, foreign)
-    else:
-        _CHECKS[kind](body)
+    try:
+        if kind == "outcome":
+            _check_outcome(body)
+        elif kind == "recipe":
+            _check_recipe(body, foreign)
+        else:
+            _CHECKS[kind](body)
+    except (OverflowError, RecursionError):
+        raise Refused("number out of range or nested too deeply") from None
 
 
 def portable(body: dict[str, Any]) -> bool:
@@ -261,7 +263,7 @@ def _data(value: Any, depth: int, foreign: bool) -> None:
         if _PLACE.search(value):
             raise Refused("names a place")
     elif type(value) in (int, float):
-        if not math.isfinite(value) or abs(value) > 2**53:
+        if not abs(value) <= 2**53:  # nor NaN; a whole number of any length is compared, not converted
             raise Refused("number out of range")
     elif value is not None and type(value) is not bool:
         raise Refused("wrong type")

@@ -13,18 +13,19 @@ from pathlib import Path
 
 from search import HERE, cost_of, read
 
-from autofix.exchange import SHIPPED
+from autofix.exchange import (
+    SHIPPED,
+    is_public,  # noqa: E402
+)
 from autofix.ids import content_id
 from autofix.ranking import minor_versions
 from autofix.rows import Row, new_row
 from autofix.target import Target
 
-PUBLIC = ("aten.", "prims.", "prim.", "quantized.", "torch.", "torchvision.", "higher_order.")
-
 
 def public(operator: str) -> str:
     """The operator, unless it is some model's own."""
-    return operator if "." not in operator or operator.startswith(PUBLIC) else ""
+    return operator if is_public(operator) else ""
 
 
 def rows_of(file: Path) -> Iterator[Row]:

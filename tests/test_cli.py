@@ -251,6 +251,7 @@ def test_a_teams_policy_gives_the_defaults(here, monkeypatch, capsys):
         ("rtoll = 1\n", "unknown setting 'rtoll'"),
         ("rtol = \n", "autofix.toml: "),
         ("rtol = true\n", "rtol must be"),
+        ("rtol = nan\n", "nan is no finite number"),
         ("budget = 'soon'\n", "'soon' is not a duration"),
         ("no_cache = 3\n", "no_cache must be true or false"),
     ],

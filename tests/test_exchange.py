@@ -20,8 +20,10 @@ from autofix.browse import origin_ids, verify
 from autofix.cache import Cache
 from autofix.connect import in_memory
 from autofix.errors import CacheError
-from autofix.exchange import export_file, export_lines, merge_file, merge_lines
+from autofix.exchange import export_file, export_lines, is_public, merge_file, merge_lines
 from autofix.recipe import Fix, Level, Recipe
+from autofix.remote import pull
+from autofix.trial import Diagnosis, Stage, Trial, Verdict
 
 DATA = Path(__file__).resolve().parent.parent / "cache" / "seed.jsonl"
 
@@ -201,7 +203,8 @@ def test_the_shipped_outcomes_are_valid_and_planted_once(monkeypatch: pytest.Mon
 def test_push_and_pull_through_a_folder(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/shared/team"
     with opened(tmp_path, "a.db", "ann") as a, opened(tmp_path, "b.db", "bob") as b:
-        assert str(remote.pull(a.connection, url)) == "0 rows read: nothing new"
+        with pytest.raises(CacheError, match="no such folder"):
+            remote.pull(a.connection, url)
         a.record(case("a"), ENV, TARGET, [stock(), passed(fix("of_ann"))])
         b.record(case("b"), ENV, TARGET, [stock(), passed(fix("of_bob"))])
         assert remote.push(a.connection, url).rows == len(list(a.rows()))
@@ -274,3 +277,44 @@ def test_push_and_pull_through_an_s3_server(tmp_path: Path, monkeypatch: pytest.
                 remote.push(a.connection, "s3://no-such-bucket/x")
     finally:
         server.stop()
+
+
+def test_a_number_of_any_length_is_refused_and_the_rest_merged(tmp_path: Path) -> None:
+    with opened(tmp_path) as mine, opened(tmp_path, "team.db") as team:
+        team.record(case(), ENV, TARGET, [stock(), passed(fix())])
+        lines = [line.encode() for line in export_lines(team.connection)]
+        body = {"start": {}, "fixes": [{"strategy": "s", "level": "module", "params": {"n": 10**400}}]}
+        huge = json.dumps({"kind": "recipe", "id": "0" * 32, "body": body}).encode()
+        merged = merge_lines(mine.connection, iter([huge, *lines]))
+        assert sum(merged.refused.values()) == 1 and merged.read == len(lines)
+        assert text(mine.connection) == text(team.connection)
+
+
+def test_a_models_own_operators_stay_at_home(tmp_path: Path) -> None:
+    own = Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "acmesecret.topsecret_op.default"})
+    with opened(tmp_path) as cache:
+        root = Trial(Recipe(), Stage.CONVERT, Verdict.FAIL, own)
+        cache.record(case(), ENV, TARGET, [root, passed(fix(operators=["acmesecret.topsecret_op.default"]), parent=root.recipe)])
+        assert "acmesecret" in "".join(export_lines(cache.connection))
+        for how in ({"redact": True}, {"ranking_only": True}):
+            assert "acmesecret" not in "".join(export_lines(cache.connection, **how))
+        assert "".join(export_lines(cache.connection, ranking_only=True)).count("unsupported-operator")
+    assert [is_public(n) for n in ("", "Conv", "aten.lgamma.default", "prims.sign", "acme::op", "acme.op.default")] == [True] * 4 + [False] * 2
+
+
+def test_an_export_replaces_files_only(tmp_path: Path) -> None:
+    with opened(tmp_path) as cache:
+        with pytest.raises(CacheError, match="not an ordinary file"):
+            export_file(cache.connection, tmp_path)
+        target, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+        target.touch()
+        link.symlink_to(target)
+        export_file(cache.connection, link)
+        assert link.is_symlink()
+
+
+def test_a_place_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with opened(tmp_path) as cache:
+        for place in (tmp_path / "none", tmp_path / "c.db"):
+            with pytest.raises(CacheError, match="no such folder"):
+                pull(cache.connection, str(place))
