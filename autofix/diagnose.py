@@ -38,7 +38,7 @@ PATTERNS: tuple[tuple[str, frozenset[Stage], str], ...] = tuple(
         (
             "unsupported-operator",
             (Stage.CONVERT,),
-            r"No (?:ONNX function found|decompositions registered) for <OpOverload\(op='(?P<operator>[\w:.]+)', overload='(?P<overload>\w+)'\)>|No ONNX function found for (?P<operator2>[\w:.]+)|Exporting the operator '(?P<operator3>[\w:.]+)' to ONNX opset version \d+ is not supported|Unsupported: ONNX export of operator (?P<operator4>[\w:. ]+)|ONNX export (?:failed on|of operator) (?P<operator5>[\w:]+)|No (?:decomposition|Opset).* for (?P<operator6>(?:aten|prims)[\w:.]+)",
+            r"No (?:ONNX function found|decompositions registered) for <OpOverload\(op='(?P<operator>[\w:.]+)', overload='(?P<overload>\w+)'\)>|No ONNX function found for (?P<operator2>[\w:.]+)|Exporting the operator '(?P<operator3>[\w:.]+)' to ONNX opset version \d+ is not supported|Unsupported: ONNX export of operator (?P<operator4>[\w:. ]+)|ONNX export failed on an operator with unrecognized namespace (?P<operator7>[\w:]+)|ONNX export (?:failed on|of operator) (?P<operator5>[\w:]+)|No (?:decomposition|Opset).* for (?P<operator6>(?:aten|prims)[\w:.]+)",
         ),
         (
             "unsupported-operator",
