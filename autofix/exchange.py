@@ -210,6 +210,8 @@ def merge_file(connection: sqlite3.Connection, path: Path) -> Merged:
             return merge_lines(connection, lines_of(raw))
     except OSError as error:
         raise CacheError(f"{path}: not read: {error.strerror or error}") from None
+    except CacheError as error:
+        raise CacheError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
 def merge_database(connection: sqlite3.Connection, path: Path) -> Merged:

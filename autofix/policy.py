@@ -90,13 +90,15 @@ def made(file: Path, table: dict[str, Any]) -> Policy:
     """The policy in a file's table."""
     settings = checked(file, {k: v for k, v in table.items() if k.replace("-", "_") not in BEYOND})
     shared = texts_of(file, "caches", table.get("caches", []))
-    local = [str((file.parent / text).resolve()) for text in shared if "://" not in text]
+    paths = [(file.parent / text).resolve() for text in shared if "://" not in text]
+    local = [str(path) for path in paths if not path.is_dir()]
     if local:
         settings["layers"] = [*settings.get("layers", []), *local]
     versions = table.get("versions", {})
     if not isinstance(versions, dict) or any(not isinstance(v, str) for v in versions.values()):
         raise UsageError(f'{file}: versions must be a table such as {{ torch = ">=2.9,<3" }}')
-    return Policy(file, settings, locked_names(file, table.get("locked", []), settings), dict(versions), tuple(t for t in shared if "://" in t))
+    places = (*(text for text in shared if "://" in text), *(path.as_uri() for path in paths if path.is_dir()))
+    return Policy(file, settings, locked_names(file, table.get("locked", []), settings), dict(versions), places)
 
 
 def locked_names(file: Path, value: Any, settings: dict[str, Any]) -> frozenset[str]:

@@ -190,6 +190,11 @@ def _check_target(body: dict[str, Any]) -> None:
     for name, value in body.items():
         if name != "allow" and value is not None and type(value) not in (int, float):
             raise Refused("bad target")
+    whole = [body.get(name, 1) for name in ("min_opset", "max_opset", "threads")]
+    if any(type(value) is not int or value < 1 for value in whole) or whole[0] > whole[1] > 1 or whole[1] > 99:
+        raise Refused("bad target")
+    if any((body.get(name) or 0) < 0 for name in ("rtol", "atol", "max_latency_ms", "min_speedup", "max_error")):
+        raise Refused("bad target")
 
 
 def _check_search(body: dict[str, Any]) -> None:

@@ -204,3 +204,13 @@ def test_a_teams_caches_are_read_below_the_local_one(asked, tmp_path, capsys):
 def test_a_place_that_can_not_be_reached_is_said_and_the_repair_goes_on(asked):
     _, called, error = asked('caches = ["nosuchscheme://x/y"]\n')
     assert called is not None and "the team's cache was not brought up to date" in error
+
+
+def test_a_folder_among_a_teams_caches_is_a_place(tmp_path):
+    from autofix.policy import find_policy
+
+    (tmp_path / "share").mkdir()
+    (tmp_path / "autofix.toml").write_text('caches = ["share", "old.jsonl"]\n')
+    policy = find_policy(tmp_path)
+    assert policy.caches == ((tmp_path / "share").as_uri(),)
+    assert [str(layer) for layer in policy.settings["layers"]] == [str(tmp_path / "old.jsonl")]
