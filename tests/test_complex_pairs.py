@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from autofix.surgery.complex_pass import complex_capture, complex_to_pairs
+from autofix.surgery.complex_capture import complex_capture
+from autofix.surgery.complex_pass import complex_to_pairs
 
 pytestmark = pytest.mark.slow
 

@@ -135,7 +135,8 @@ class ComplexAsPairs(ProgramStrategy):
 
     @staticmethod
     def apply(plan: Any) -> Any:
-        from autofix.surgery.complex_pass import complex_capture, complex_mean_overrides, complex_to_pairs
+        from autofix.surgery.complex_capture import complex_capture, complex_mean_overrides
+        from autofix.surgery.complex_pass import complex_to_pairs
         from autofix.surgery.fft_overrides import fft_function_overrides
         from autofix.surgery.fft_windows import fft_window_overrides
         from autofix.surgery.ops_scatter import diagonal_scatter
