@@ -14,7 +14,7 @@ import onnx
 
 from autofix.surgery.onnx_fast_nodes import FastGraph, fast_guarded, fast_scalar
 from autofix.surgery.onnx_types import onnx_attribute
-from autofix.surgery.onnx_writer import OnnxWriter
+from autofix.surgery.onnx_writer import OnnxWriter, write_softmax
 
 FLOAT32_LARGEST = 3.4028234663852886e38
 
@@ -143,13 +143,7 @@ def fast_softmax(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     axis = int(onnx_attribute(node, "axis", -1)) % rank
     if axis == rank - 1 or known.size(x, axis) in (None, 0):
         return False
-    away = w.op("Sub", x, w.reduce("ReduceMax", x, [axis], True))
-    grown = w.op("Exp", away)
-    total = w.reduce("ReduceSum", grown, [axis], True)
-    if node.op_type == "Softmax":
-        w.op("Div", grown, total, out=node.output[0])
-    else:
-        w.op("Sub", away, w.op("Log", total), out=node.output[0])
+    write_softmax(w, node, axis)
     return True
 
 

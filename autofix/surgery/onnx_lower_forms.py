@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from autofix.surgery.onnx_types import onnx_attribute
-from autofix.surgery.onnx_writer import OnnxWriter
+from autofix.surgery.onnx_writer import OnnxWriter, write_softmax
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 LAST = 2**31
@@ -83,13 +83,7 @@ def lower_softmax(lowering: Any, w: OnnxWriter, node: onnx.NodeProto) -> bool:
         del node.attribute[:]
         node.attribute.append(onnx.helper.make_attribute("axis", -1))
         return False
-    shifted = w.op("Sub", node.input[0], w.reduce("ReduceMax", node.input[0], [axis], True))
-    grown = w.op("Exp", shifted)
-    total = w.reduce("ReduceSum", grown, [axis], True)
-    if node.op_type == "Softmax":
-        w.op("Div", grown, total, out=node.output[0])
-    else:
-        w.op("Sub", shifted, w.op("Log", total), out=node.output[0])
+    write_softmax(w, node, axis)
     return True
 
 

@@ -76,3 +76,14 @@ class OnnxWriter:
     def keep_zeros(self) -> dict[str, Any]:
         """Attributes of a Reshape whose shape may hold true zeros; before opset 14 an empty tensor can't be reshaped to such a shape."""
         return {"allowzero": 1} if self.opset >= 14 else {}
+
+
+def write_softmax(w: OnnxWriter, node: onnx.NodeProto, axis: int) -> None:
+    """A Softmax or LogSoftmax over one axis, by exp and sum."""
+    away = w.op("Sub", node.input[0], w.reduce("ReduceMax", node.input[0], [axis], True))
+    grown = w.op("Exp", away)
+    total = w.reduce("ReduceSum", grown, [axis], True)
+    if node.op_type == "Softmax":
+        w.op("Div", grown, total, out=node.output[0])
+    else:
+        w.op("Sub", away, w.op("Log", total), out=node.output[0])
