@@ -91,13 +91,14 @@ def made(file: Path, table: dict[str, Any]) -> Policy:
     settings = checked(file, {k: v for k, v in table.items() if k.replace("-", "_") not in BEYOND})
     shared = texts_of(file, "caches", table.get("caches", []))
     paths = [(file.parent / text).resolve() for text in shared if "://" not in text]
-    local = [str(path) for path in paths if not path.is_dir()]
+    folders = [path for path in paths if path.is_dir()]
+    local = [str(path) for path in paths if path not in folders]
     if local:
         settings["layers"] = [*settings.get("layers", []), *local]
     versions = table.get("versions", {})
     if not isinstance(versions, dict) or any(not isinstance(v, str) for v in versions.values()):
         raise UsageError(f'{file}: versions must be a table such as {{ torch = ">=2.9,<3" }}')
-    places = (*(text for text in shared if "://" in text), *(path.as_uri() for path in paths if path.is_dir()))
+    places = (*(text for text in shared if "://" in text), *(path.as_uri() for path in folders))
     return Policy(file, settings, locked_names(file, table.get("locked", []), settings), dict(versions), places)
 
 

@@ -32,8 +32,7 @@ def interpolate_scaled(
     factors = list(scale_factor) if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.ndim - 2)
     if not any(isinstance(f, (Tensor, torch.SymFloat)) for f in factors):
         return torch.nn.functional.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    known = [f.to(torch.float64).reshape(()) if isinstance(f, Tensor) else real_number(f) for f in factors]
-    known = [f if isinstance(f, Tensor) else torch.tensor(float(f), dtype=torch.float64) for f in known]
+    known = [torch.as_tensor(real_number(f), dtype=torch.float64).reshape(()) for f in factors]
     counts = [whole_number(torch.floor(real_number(n) * f)) for n, f in zip(input.shape[2:], known, strict=True)]
     if recompute_scale_factor or mode == "area":
         return torch.nn.functional.interpolate(input, counts, None, mode, align_corners, None, antialias)

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import libcst as cst
+from libcst import matchers
 
 from autofix.surgery.source_sizes import is_number_expression, reach, tainted_names
 
 ROUNDS = 4
 """How many calls deep a size is followed."""
-
-
-class _CallsIn(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found: list[cst.Call] = []
-
-    def visit_Call(self, node: cst.Call) -> None:
-        self.found.append(node)
 
 
 def matched_arguments(function: cst.FunctionDef, call: cst.Call) -> list[tuple[str, cst.BaseExpression]]:
@@ -49,9 +42,8 @@ def passed_sizes(functions: Mapping[str, cst.FunctionDef]) -> dict[str, set[str]
         before = sum(map(len, found.values()))
         for name, node in functions.items():
             sizes, values = tainted_names(node, given=found[name])
-            calls = _CallsIn()
-            node.body.visit(calls)
-            for call in calls.found:
+            for call in matchers.findall(node.body, matchers.Call()):
+                assert isinstance(call, cst.Call)
                 func = call.func
                 target = named.get(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
                 for parameter, argument in matched_arguments(functions[target], call) if target is not None else []:
