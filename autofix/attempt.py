@@ -16,6 +16,7 @@ from autofix.attempt_facts import describe_signature, explained, located, wanted
 from autofix.case import Case
 from autofix.diagnose import diagnose_error, frames_of
 from autofix.errors import NothingToDo
+from autofix.exporter_passes import exporter_facts
 from autofix.optimizers import optimizer_facts
 from autofix.recipe import Level, Recipe
 from autofix.session import SessionSettings, open_session
@@ -72,6 +73,7 @@ class Workpiece:
     signature: dict[str, Any] | None = None
     blamed: dict[str, str] = field(default_factory=dict)
     program: Any = None
+    raw: Any = None
     watch: Any = None
     near: list[float] = field(default_factory=list)
     proto: Any = None
@@ -153,10 +155,15 @@ def export(piece: Workpiece, plan: Any) -> Any:
         piece.program = program
         piece.progress.enter(Stage.CONVERT)
 
+    def unoptimized(raw: Any) -> None:
+        piece.raw = raw
+
     piece.progress.enter(Stage.CAPTURE)
     outputs = [name for name, _ in example.outputs]
     with watch_sizes(piece.files) as piece.watch, watch_near_matches() as piece.near:
-        proto, piece.baked = export_model(piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, captured)
+        proto, piece.baked = export_model(
+            piece.model, example.args, example.kwargs, piece.case.axes, outputs, piece.config, plan, captured, unoptimized
+        )
     piece.progress.enter(Stage.CONVERT)
     for apply, params in piece.fixes(Level.RUNTIME):
         piece.settings = apply(piece.settings, **params)
@@ -233,8 +240,8 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path, max_error: float | 
             facts.update(fallback_facts(piece, float(facts["error"])))
         else:
             one = piece.reference.named(outcome.facts["input_set"])
-            piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, piece.signature, one)
-            if verdict is Verdict.MISMATCH and not piece.blamed:
+            piece.blamed = optimizer_facts(str(path), piece.settings, piece.target, piece.signature, one) or exporter_facts(piece, one)
+            if verdict is Verdict.MISMATCH and "optimizers" not in piece.blamed:
                 facts.update(located(piece, path, outcome))
         raise StageFailed(verdict, Diagnosis(outcome.symptom, stage, facts))
     piece.progress.enter(Stage.DYNAMIC)
@@ -299,6 +306,8 @@ def attempt(
             progress.enter(Stage.CONVERT)  # the TorchScript exporter captures and converts in one call
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
         frames = [(piece.files[path], line) for path, line in frames_of(error) if path in piece.files]
+        if progress.stage in (Stage.CHECK, Stage.RUN) and not piece.blamed and piece.proto is not None:
+            piece.blamed = exporter_facts(piece, None)
     if diagnosis is not None:
         diagnosis = explained(piece, diagnosis, path, frames)
     stage = diagnosis.stage if diagnosis else Stage.DONE

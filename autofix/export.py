@@ -16,6 +16,7 @@ import torch
 
 from autofix.adapter import input_leaves, make_flat_model, parameter_name
 from autofix.capture_scopes import notes_numbers, numbers_like_axes, one_subgraph_version, sizes_for_strides
+from autofix.exporter_passes import RawExport, keeping_raw, leaving_out
 from autofix.graph_names import finish_names
 from autofix.program import CapturePlan
 from autofix.target import DEFAULT_OPSET, ExportConfig
@@ -147,8 +148,8 @@ def extra_decompositions(plan: CapturePlan) -> Iterator[None]:
         _decomp.create_onnx_friendly_decomposition_table = original
 
 
-def convert_program(program: Any, inputs: list[str], outputs: list[str], config: ExportConfig, plan: CapturePlan) -> Any:
-    """ExportedProgram -> onnx.ModelProto; raises torch.onnx.errors / ConversionError."""
+def convert_program(program: Any, inputs: list[str], outputs: list[str], config: ExportConfig, plan: CapturePlan, raw: list[Any]) -> Any:
+    """ExportedProgram -> onnx.ModelProto; raises torch.onnx.errors / ConversionError. raw: gets the graph before it is optimised."""
     for change in plan.passes:
         program = change(program)
     table = {op: fn for op, fn in ((find_overload(n), f) for n, f in plan.translations.items()) if op is not None}
@@ -158,6 +159,8 @@ def convert_program(program: Any, inputs: list[str], outputs: list[str], config:
         stack.enter_context(extra_decompositions(plan))
         stack.enter_context(one_subgraph_version())
         stack.enter_context(sizes_for_strides())
+        stack.enter_context(leaving_out(config.without_passes))
+        stack.enter_context(keeping_raw(raw))
         if notes_numbers(program):
             stack.enter_context(numbers_like_axes(everywhere=True))
         made = torch.onnx.export(
@@ -297,11 +300,12 @@ def export_model(
     config: ExportConfig,
     plan: CapturePlan,
     captured: Callable[[Any], None] | None = None,
+    unoptimized: Callable[[RawExport], None] | None = None,
 ) -> tuple[Any, list[str]]:
     """Capture and convert: (onnx.ModelProto with the contract's input and output names, tracer warnings).
 
     args, kwargs: the example call. axes: dynamic axes by leaf name. outputs: output names. captured: called with the
-    ExportedProgram between capture and conversion.
+    ExportedProgram between capture and conversion; unoptimized: with the graph before the exporter's optimiser.
     """
     args, kwargs = copy.deepcopy(args), copy.deepcopy(kwargs)
     outputs = outputs + ["buffers." + b + ".after" for b in config.lift_buffers]
@@ -316,8 +320,25 @@ def export_model(
     program = capture_program(target, values, names, axes, config, plan)
     if captured is not None:
         captured(program)
-    proto = convert_program(program, names, outputs, config, plan)
+    raw: list[Any] = []
+    proto = convert_program(program, names, outputs, config, plan, raw)
+    if raw and unoptimized is not None:
+
+        def finished(graph: Any) -> Any:
+            return finish_names(named_proto(graph, names, outputs), names, axes, examples)
+
+        unoptimized(RawExport(raw[-1], finished))
     return finish_names(proto, names, axes, examples), []
+
+
+def named_proto(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """onnx_ir.Model -> onnx.ModelProto as torch.onnx.export does after its optimiser."""
+    import onnx_ir
+    from torch.onnx._internal.exporter import _ir_passes
+
+    _ir_passes.rename_inputs(graph, inputs)
+    _ir_passes.rename_outputs(graph, outputs)
+    return onnx_ir.serde.serialize_model(graph)
 
 
 def input_types(model: Any, args: list[Any], kwargs: dict[str, Any], config: ExportConfig) -> dict[str, Any]:

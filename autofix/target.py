@@ -82,8 +82,9 @@ class ExportConfig:
     """How a model is captured and converted.
 
     capture: one of CAPTURES. opset: None means the exporter's default, moved into the target's range.
-    optimize: the exporter's own graph optimiser. axes: how dynamic axes are declared to torch.export, "named"
-    (torch.export.Dim; the exporter must prove them) or "auto" (Dim.AUTO; what came out is checked in the file).
+    optimize: the exporter's own graph optimiser; without_passes: its rules and passes that are left out (exporter_passes.py).
+    axes: how dynamic axes are declared to torch.export, "named" (torch.export.Dim; the exporter must prove them) or "auto"
+    (Dim.AUTO; what came out is checked in the file).
     example: name of the input set that is captured. numbers: "inputs" (Python numbers become 0-d inputs) or "baked".
     lift_buffers: buffers that forward changes, made further inputs and outputs. script_modules: submodules that
     "mixed" capture scripts. strict_fallback: strict capture where non-strict fails, as torch.onnx.export does.
@@ -99,6 +100,7 @@ class ExportConfig:
     lift_buffers: tuple[str, ...] = ()
     script_modules: tuple[str, ...] = ()
     strict_fallback: bool = False
+    without_passes: tuple[str, ...] = ()
     flags: tuple[tuple[str, Any], ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class ExportConfig:
     def from_json(cls, data: dict[str, Any]) -> ExportConfig:
         """The inverse of `to_json`."""
         kept = dict(data)
-        for name in ("lift_buffers", "script_modules"):
+        for name in ("lift_buffers", "script_modules", "without_passes"):
             if name in kept:
                 kept[name] = tuple(kept[name])
         if "flags" in kept:
