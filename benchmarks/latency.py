@@ -79,7 +79,7 @@ def repaired(path, folder, target, start=None, after=None, budget=1500.0):
     """What autofix leaves for a model file, as a Repair.
 
     start: (ExportConfig fields, fixes) of a bad state to begin with. after: the recipe of a repair that is gone on from, with approximate
-    strategies alone. budget: seconds of the search.
+    strategies alone; its runtime is open again, since kernels for 8 bits are not the same everywhere. budget: seconds of the search.
     """
     from autofix.case import CaseSpec
     from autofix.isolate import CaseProcess, Limits
@@ -96,7 +96,7 @@ def repaired(path, folder, target, start=None, after=None, budget=1500.0):
         config, fixes = start
         first = [Recipe(start=ExportConfig(**config)).plus(registry[n].fix(**p) for n, p in fixes)]
     if after is not None:
-        first = [after]
+        first = [Recipe(tuple(f for f in after.fixes if f.strategy != "openvino_runtime"), after.start)]
         registry = {n: s for n, s in registry.items() if s.effect is Effect.APPROXIMATE or after.has(n)}
     process = CaseProcess(CaseSpec(str(path)), target, limits=Limits(seconds=600), folder=folder)
     with process:
