@@ -85,12 +85,26 @@ def rebuild_inside_object(template: Any, leaves: Iterator[Any]) -> Any:
     return rebuild_value(template, leaves)
 
 
+def call_signature(forward: Any) -> inspect.Signature:
+    """What forward takes. A compiled method of TorchScript is asked for its schema: inspect finds none for what was traced, frozen or
+    loaded, and `self` among the parameters of a script_method."""
+    if not isinstance(forward, torch._C.ScriptMethod):
+        return inspect.signature(forward)
+    parameters = []
+    for one in forward.schema.arguments[1:]:
+        kind = inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default = one.default_value if one.has_default_value() else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(one.name if one.name.isidentifier() else parameter_name(one.name), kind, default=default))
+    return inspect.Signature(parameters)
+
+
 def bind_arguments(forward: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """{parameter name: value} in the order of forward's parameters; raises TypeError where they do not fit."""
-    bound = inspect.signature(forward).bind(*args, **kwargs)
+    signature = call_signature(forward)
+    bound = signature.bind(*args, **kwargs)
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
-        if inspect.signature(forward).parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
         else:
             named[name] = value

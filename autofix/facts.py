@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from autofix.adapter import call_signature
 from autofix.case import describe_leaf
 from autofix.coverage import OperatorLog, Watch, real_path
 from autofix.eager import Eager, EagerCall, Leaves
@@ -67,7 +68,7 @@ def collect_facts(eager: Eager, first: EagerCall, log: OperatorLog, watch: Watch
     """Everything known after the example's calls; make_reference adds what the input sets show."""
     classes, places = module_facts(eager)
     return {
-        "parameters": list(inspect.signature(eager.model.forward).parameters),
+        "parameters": list(call_signature(eager.model.forward).parameters),
         "inputs": input_facts(eager),
         "outputs": [{"name": n, "dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape)} for n, v in first.outputs],
         "modules": classes,

@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from autofix.adapter import as_output_tensor, input_leaves, output_leaves, rebuild_value
+from autofix.adapter import as_output_tensor, call_signature, input_leaves, output_leaves, rebuild_value
 from autofix.case import InputSet
 from autofix.copying import own_copy
 from autofix.eager import ordered_call
@@ -119,7 +119,7 @@ class RandomInputs(torch.nn.Module):
 
 def wrap_random(model: Any, names: tuple[str, ...], forms: tuple[str, ...]) -> Any:
     """A RandomInputs whose forward has the model's own parameters and then the noise inputs."""
-    parameters = list(inspect.signature(model.forward).parameters.values())
+    parameters = list(call_signature(model.forward).parameters.values())
     place = len(parameters) - (bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
     noise = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY if positional_only(parameters) else inspect.Parameter.POSITIONAL_OR_KEYWORD)

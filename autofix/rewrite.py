@@ -10,18 +10,41 @@ from typing import Any
 STATEMENTS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
-def class_names(tree: ast.Module) -> set[str]:
-    """Qualified names of the classes of a file, those inside functions left out."""
-    found: set[str] = set()
+def classes_of(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    """{qualified name: node} of the classes of a file, those inside functions left out."""
+    found: dict[str, ast.ClassDef] = {}
 
     def walk(body: list[ast.stmt], prefix: str) -> None:
         for node in body:
             if isinstance(node, ast.ClassDef):
-                found.add(prefix + node.name)
+                found[prefix + node.name] = node
                 walk(node.body, prefix + node.name + ".")
 
     walk(tree.body, "")
     return found
+
+
+def class_names(tree: ast.Module) -> set[str]:
+    """Qualified names of the classes of a file, those inside functions left out."""
+    return set(classes_of(tree))
+
+
+def kept_classes(old: ast.Module, new: ast.Module) -> set[str]:
+    """The classes of `old` that `new` makes in the same way, so that new methods can be put into them: of the same bases, none of which is itself
+    made anew."""
+
+    def head(node: ast.ClassDef) -> list[str]:
+        return [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
+
+    before, after = classes_of(old), classes_of(new)
+    kept = {name for name, node in before.items() if name in after and head(node) == head(after[name])}
+    while True:
+        others = {name.rpartition(".")[2] for name in before if name in after and name not in kept}
+        stale = {name for name in kept if any(ast.unparse(b).rpartition(".")[2] in others for b in before[name].bases)}
+        stale |= {name for name in kept if "." in name and name.rpartition(".")[0] not in kept}
+        if not stale:
+            return kept
+        kept -= stale
 
 
 def function_units(tree: ast.Module, known: set[str] | None = None) -> dict[str, ast.AST]:
@@ -49,19 +72,41 @@ def function_units(tree: ast.Module, known: set[str] | None = None) -> dict[str,
 
 def changed_units(old: str, new: str) -> list[tuple[str, ast.AST]]:
     """The units of `new` that `old` lacks or has otherwise, in the order of the text."""
-    tree = ast.parse(old)
-    before, after = function_units(tree), function_units(ast.parse(new), class_names(tree))
+    tree, made = ast.parse(old), ast.parse(new)
+    before, after = function_units(tree), function_units(made, kept_classes(tree, made))
     return [(n, node) for n, node in after.items() if n not in before or ast.dump(before[n]) != ast.dump(node)]
 
 
 def reaches_built_models(old: str, new: str) -> bool:
     """Whether a model that was built from `old` holds something that `new` has otherwise: a unit that runs as models are built, whose decorators
-    make another object of it, or that defines further functions."""
-    before, after = function_units(ast.parse(old)), function_units(ast.parse(new))
-    names = [name for name, _ in changed_units(old, new) if name in before]
-    if any(name.rpartition(".")[2] in ("__init__", "build_model") or decorators(before[name]) != decorators(after[name]) for name in names):
+    make another object of it, or that defines further functions; a class of other bases."""
+    tree = ast.parse(old)
+    before, after = function_units(tree), function_units(ast.parse(new))
+    changed = changed_units(old, new)
+    if any(name in class_names(tree) for name, _ in changed):
+        return True
+    names = [name for name, _ in changed if name in before]
+    builders = building_functions(before)
+    if any(name in builders or decorators(before[name]) != decorators(after[name]) for name in names):
         return True
     return any(isinstance(n, (ast.FunctionDef, ast.Lambda)) for name in names for n in ast.walk(before[name]) if n is not before[name])
+
+
+BUILDERS = ("__init__", "build_model", "Model")
+"""Functions that a model is built by (loading.py), or its modules."""
+
+
+def building_functions(units: dict[str, ast.AST]) -> set[str]:
+    """Those of a file's functions that run as its models are built: the builders, and what they name."""
+    queue = [name for name in units if name.rpartition(".")[2] in BUILDERS]
+    found = set(queue)
+    while queue:
+        node = units[queue.pop()]
+        named = {n.attr if isinstance(n, ast.Attribute) else n.id for n in ast.walk(node) if isinstance(n, (ast.Attribute, ast.Name))}
+        more = [name for name in units if name not in found and not name.startswith("<") and name.rpartition(".")[2] in named]
+        found.update(more)
+        queue += more
+    return found
 
 
 def decorators(node: ast.AST) -> list[str]:

@@ -59,6 +59,23 @@ PICKED = """
 """
 
 
+TURNED = """
+    def forward(self, x):
+        rows = turned(x.unbind(0))
+        out = []
+        carry = torch.zeros(2)
+        for i in range(len(rows)):
+            carry = torch.tanh(rows[i] + 0.5 * carry)
+            out += [carry]
+        back = out[::-1]
+        return torch.stack(turned(out)), torch.stack(back), torch.stack(out[:-1]), torch.cat(list(reversed(out)))
+
+
+def turned(rows):
+    return rows[::-1]
+"""
+
+
 def captured(body, example, axes):
     """The rewritten model as torch.export captures it, and the model as it was written."""
     text = HEAD + body.lstrip("\n")
@@ -76,11 +93,12 @@ def captured(body, example, axes):
     ("body", "example", "axes", "others"),
     [
         (PIECES, torch.randn(2, 6, 2), (1,), [torch.randn(2, 7, 2), torch.randn(2, 4, 2), torch.randn(2, 2, 2)]),
+        (TURNED, torch.randn(4, 2), (0,), [torch.randn(7, 2), torch.randn(3, 2)]),
         (COUNTED, torch.ones(2, 3) * 3, (), [torch.ones(2, 3) * 100, torch.ones(2, 3) * 0.01, torch.ones(2, 3)]),
         (HALVED, torch.randn(2, 7, 3), (1,), [torch.randn(2, 1, 3), torch.randn(2, 2, 3), torch.randn(2, 13, 3)]),
         (PICKED, torch.ones(2, 3), (), [torch.ones(2, 3) * 5, -torch.ones(2, 3), torch.tensor([[9.0, -20, 0], [0, 0, 0]])]),
     ],
-    ids=["pieces", "counted", "halved", "picked"],
+    ids=["pieces", "turned", "counted", "halved", "picked"],
 )
 def test_a_rewritten_model_keeps_its_values(body, example, axes, others):
     program, model = captured(body, example, axes)

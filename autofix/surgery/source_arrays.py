@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 import torch
 
-from autofix.surgery.source_loops import cat_list, stack_list
+from autofix.surgery.source_rows import cat_list, stack_list
 
 
 def array_dtype(kind: Any) -> Any:

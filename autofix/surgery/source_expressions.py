@@ -8,6 +8,7 @@ from typing import Any
 import libcst as cst
 
 from autofix.surgery.source_names import contains, statements, uses_of
+from autofix.surgery.source_reordered import reordered
 
 _EMPTY = cst.Module([])
 
@@ -206,6 +207,8 @@ class TestRewriter(cst.CSTTransformer):
             if len(node.slice) == 1 and part.step is None:
                 ends = [end if end is not None else cst.Name("None") for end in (part.lower, part.upper)]
                 return call("cut_view", node.value, call("slice", *ends))
+        if isinstance(node, cst.Subscript) and reordered(node):
+            return node.with_changes(value=self.items(node.value))
         if not isinstance(node, cst.Call):
             return node
         args = [a.value for a in node.args]
@@ -215,13 +218,17 @@ class TestRewriter(cst.CSTTransformer):
         if isinstance(func, cst.Name) and func.value in ("range", "enumerate", "zip", "reversed", "list", "tuple"):
             if func.value == "range":
                 self.helpers.add("loop_range")
-                return call("loop_range", *args)
+                return call("loop_range", *[a.visit(self) for a in args])  # type: ignore[arg-type]
             if func.value in ("list", "tuple") and len(args) == 1:
                 return self.items(args[0])
             self.helpers.add(f"loop_{func.value}")
             return node.with_changes(
                 func=cst.Name(f"loop_{func.value}"), args=[a.with_changes(value=self.items(a.value)) if a.keyword is None else a for a in node.args]
             )
+        if (
+            isinstance(func, cst.Name) and len(args) == 1 and isinstance(args[0], cst.Call)
+        ):  # a helper of the file, such as one that turns a list around
+            return node.with_changes(args=[node.args[0].with_changes(value=self.items(args[0]))])
         if isinstance(func, cst.Attribute) and func.attr.value in ("split", "chunk", "unbind", "tolist"):
             root = code_of(func.value)
             if func.attr.value == "tolist":
@@ -238,6 +245,9 @@ def uses_helper(code: Any, name: str) -> bool:
     return f"{name}(" in str(code)
 
 
+READERS_OF_LISTS = {"torch.stack": "stack_list", "torch.cat": "cat_list", "torch.concat": "cat_list", "len": "list_length", "list": "as_list"}
+
+
 class _Appended(cst.CSTVisitor):
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -251,9 +261,22 @@ class _Appended(cst.CSTVisitor):
         if isinstance(node.target, cst.Name) and isinstance(node.value, (cst.List, cst.ListComp)):
             self.names.add(node.target.value)
 
+    def visit_Assign(self, node: cst.Assign) -> None:
+        if is_list_of(self.names, node.value):  # rows = rows[::-1]
+            self.names |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
+
+
+def is_list_of(names: set[str], node: cst.BaseExpression) -> bool:
+    """Whether an expression is one of the lists, a part of it, or a list made of it."""
+    if isinstance(node, cst.Subscript):
+        return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Slice) and is_list_of(names, node.value)
+    if isinstance(node, cst.Call):
+        return reordered(node) and is_list_of(names, node.args[0].value)
+    return isinstance(node, cst.Name) and node.value in names
+
 
 class ListReaders(cst.CSTTransformer):
-    """torch.stack, torch.cat and len of the lists that a function appends to, by helpers that know lists grown in the graph."""
+    """torch.stack, torch.cat, len and list of the lists that a function appends to, by helpers that know lists grown in the graph."""
 
     def __init__(self, body: Any, helpers: set[str]) -> None:
         found = _Appended()
@@ -262,9 +285,9 @@ class ListReaders(cst.CSTTransformer):
         self.names, self.helpers = found.names, helpers
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        if not updated_node.args or not isinstance(updated_node.args[0].value, cst.Name) or updated_node.args[0].value.value not in self.names:
+        if not original_node.args or not is_list_of(self.names, original_node.args[0].value):
             return updated_node
-        new = {"torch.stack": "stack_list", "torch.cat": "cat_list", "torch.concat": "cat_list", "len": "list_length"}.get(code_of(updated_node.func))
+        new = READERS_OF_LISTS.get(code_of(updated_node.func))
         if new is None:
             return updated_node
         self.helpers.add(new)

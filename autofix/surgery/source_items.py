@@ -15,7 +15,12 @@ def counted_items(count: Any, get: Any) -> Any:
 
     class Items(types.SimpleNamespace):
         def __getitem__(self, i: Any) -> Any:
+            if i == slice(None, None, -1):
+                return reversed(self)
             return self.get(self.count + i if type(i) is int and i < 0 else i)
+
+        def __reversed__(self) -> Any:
+            return counted_items(count, lambda i: get(count - 1 - i))
 
         def __iter__(self) -> Any:
             raise TypeError("only the graph knows how many pieces there are")
@@ -109,10 +114,7 @@ def loop_zip(*sequences: Any) -> Any:
 def loop_reversed(items: Any) -> Any:
     """reversed() over items whose number may be symbolic."""
     inner = loop_items(items)
-    if not hasattr(inner, "get"):
-        return list(reversed(list(inner)))
-    get, count = inner.get, inner.count
-    return counted_items(count, lambda i: get(count - 1 - i))
+    return reversed(inner) if hasattr(inner, "get") else list(reversed(list(inner)))
 
 
 def loop_unbind(tensor: torch.Tensor, dim: int = 0) -> Any:

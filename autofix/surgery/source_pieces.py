@@ -6,14 +6,15 @@ import libcst as cst
 
 from autofix.surgery.source_expressions import code_of
 from autofix.surgery.source_names import contains, root_name, uses_of
+from autofix.surgery.source_reordered import reordered
 
 SPLITS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 
 
 def is_split(node: cst.BaseExpression) -> bool:
     """Whether an expression cuts a tensor into pieces."""
-    if isinstance(node, cst.Call) and code_of(node.func) in ("list", "tuple") and len(node.args) == 1:
-        return is_split(node.args[0].value)
+    if reordered(node):
+        return is_split(node.args[0].value if isinstance(node, cst.Call) else node.value)  # type: ignore[attr-defined]
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in SPLITS - {"tensor_split"}
 
 
@@ -22,8 +23,11 @@ class LoopsOver(cst.CSTVisitor):
 
     def __init__(self, names: set[str]) -> None:
         self.names, self.found, self.count = names, set[str](), dict.fromkeys(names, 0)
+        self.ranged: set[str] = set()  # those whose places a loop counts: range(len(name))
 
     def visit_For(self, node: cst.For | cst.CompFor) -> None:
+        if isinstance(node.iter, cst.Call) and code_of(node.iter.func) == "range":
+            self.ranged |= {n for n in self.names if any(code_of(a.value) == f"len({n})" for a in node.iter.args)}
         items = [node.iter]
         if isinstance(node.iter, cst.Call) and code_of(node.iter.func) in ("enumerate", "zip", "reversed"):
             items = [a.value for a in node.iter.args]
@@ -65,7 +69,7 @@ def pieces_of(function: cst.FunctionDef, pairs: list[tuple[set[str], cst.BaseExp
     over, reads = LoopsOver(held), _Reads()
     function.body.visit(over)
     function.body.visit(reads)
-    return {n for n in held if over.count[n] and reads.all[n] == 1 + over.count[n] + reads.plain.get(n, 0)}
+    return {n for n in held if (over.count[n] or n in over.ranged) and reads.all[n] == 1 + over.count[n] + reads.plain.get(n, 0)}
 
 
 def _single_targets(function: cst.FunctionDef) -> list[cst.Name]:
@@ -107,6 +111,10 @@ class _Lists(cst.CSTVisitor):
     def visit_Call(self, node: cst.Call) -> None:
         if self.depth and isinstance(node.func, cst.Attribute) and node.func.attr.value in ("append", "extend"):
             self.names.add(root_name(node.func))
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        if self.depth and isinstance(node.target, cst.Name) and isinstance(node.value, (cst.List, cst.ListComp)):
+            self.names.add(node.target.value)
 
     def visit_Assign(self, node: cst.Assign) -> None:
         value, target = node.value, node.targets[0].target

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from autofix.surgery.source_index import assign_view, has_size, nested_tensor_of, symbolic_view
 from autofix.surgery.source_merge import merge_results
+from autofix.surgery.source_rows import closed, even_lists, opened
 
 
 def is_tracing() -> bool:
@@ -131,9 +132,9 @@ def scratch_run(fn: Any, args: Any) -> tuple[Any, Any, list[Any]]:
     """What `fn` returns for copies of `args`, what it reads, and the copies."""
     watch = watch_reads()
     with quiet_sizes(scratch=True), watch:
-        copies = closed(pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, opened(list(args))))  # type: ignore[name-defined]  # noqa: F821
+        copies = closed(pytree.tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, opened(list(args))))
         out = fn(*copies)
-        note_results(watch, opened(list(out)))  # type: ignore[name-defined]  # noqa: F821
+        note_results(watch, opened(list(out)))
     return out, watch, copies
 
 
@@ -248,17 +249,17 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     from torch._higher_order_ops.cond import cond_op
 
     (a, watch_a, then_lists), (b, watch_b, other_lists) = scratch_run(then, values), scratch_run(other, values)
-    even = even_lists(values, (a, then_lists), (b, other_lists))  # type: ignore[name-defined]  # noqa: F821
+    even = even_lists(values, (a, then_lists), (b, other_lists))
     if even is not None:
         return traced_if(flag, then, other, *even)
-    leaves, spec, slots = merge_results(opened(list(a)), opened(list(b)))  # type: ignore[name-defined]  # noqa: F821
-    operands, own = pytree.tree_flatten(opened(list(values)))  # type: ignore[name-defined]  # noqa: F821
+    leaves, spec, slots = merge_results(opened(list(a)), opened(list(b)))
+    operands, own = pytree.tree_flatten(opened(list(values)))
     moving = [i for i, v in enumerate(operands) if isinstance(v, (torch.Tensor, torch.SymInt))]
     keys, captured = outside_reads([watch_a, watch_b], [operands[i] for i in moving])
     written = [k for k in keys if any(k in w.versions and w.seen[k]._version != w.versions[k] for w in (watch_a, watch_b))]
     targets = [captured[keys.index(k)] for k in written]
     if not written and not any(slot.count() for slot in slots):
-        return tuple(closed(leaves([slot.unpack([]) for slot in slots])))  # type: ignore[name-defined]  # noqa: F821
+        return tuple(closed(leaves([slot.unpack([]) for slot in slots])))
     sizes = closed_sizes(then, closed_sizes(other, {}))
     names = [*keys, *sizes]
     captured += sizes.values()
@@ -271,7 +272,7 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
             table = dict(zip(names, inner[len(moving) :]))
             table.update({k: table[k].clone() for k in written})
             with watch_reads(table):
-                out = spec(opened(list(rebound(fn, table)(*closed(pytree.tree_unflatten(full, own))))))  # type: ignore[name-defined]  # noqa: F821
+                out = spec(opened(list(rebound(fn, table)(*closed(pytree.tree_unflatten(full, own))))))
                 packed = [t for slot, v in zip(slots, out) for t in slot.pack(v)]
                 return (*packed, *[table[k].clone() for k in written])
 
@@ -285,4 +286,4 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
         del packed[: slot.count()]
     for target, new in zip(targets, packed):  # what a branch wrote in place, such as a buffer
         target.copy_(new)
-    return tuple(closed(list(leaves(out))))  # type: ignore[name-defined]  # noqa: F821
+    return tuple(closed(list(leaves(out))))

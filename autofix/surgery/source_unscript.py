@@ -11,18 +11,21 @@ from autofix.surgery.source_expressions import code_of
 DECORATORS = frozenset({"script", "script_method", "script_if_tracing", "export"})
 AROUND = frozenset({"freeze", "optimize_for_inference"})
 """Functions of torch.jit that take and give a scripted module."""
+BASE, TYPED = "ScriptModule", "Attribute"
+"""A base class whose methods are compiled, and what gives one of its attributes a type: Attribute(value, type)."""
+KNOWN = DECORATORS | AROUND | {BASE, TYPED}
 
 
 def jit_names(module: cst.Module) -> dict[str, str]:
     """{code by which a function of torch.jit is called in a file: its own name}, after the file's imports."""
-    names = {f"torch.jit.{n}": n for n in DECORATORS | AROUND}
+    names = {f"torch.jit.{n}": n for n in KNOWN}
 
     class Imports(cst.CSTVisitor):
         def visit_Import(self, node: cst.Import) -> None:
             for alias in node.names:
                 if alias.asname is not None and code_of(alias.name) in ("torch", "torch.jit"):
                     rest = ".jit." if code_of(alias.name) == "torch" else "."
-                    names.update({code_of(alias.asname.name) + rest + n: n for n in DECORATORS | AROUND})
+                    names.update({code_of(alias.asname.name) + rest + n: n for n in KNOWN})
 
         def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
             if node.module is None or isinstance(node.names, cst.ImportStar):
@@ -30,19 +33,56 @@ def jit_names(module: cst.Module) -> dict[str, str]:
             for alias in node.names:
                 known = code_of(alias.asname.name) if alias.asname is not None else code_of(alias.name)
                 if code_of(node.module) == "torch" and code_of(alias.name) == "jit":
-                    names.update({f"{known}.{n}": n for n in DECORATORS | AROUND})
-                elif code_of(node.module) == "torch.jit" and code_of(alias.name) in DECORATORS | AROUND:
+                    names.update({f"{known}.{n}": n for n in KNOWN})
+                elif code_of(node.module) == "torch.jit" and code_of(alias.name) in KNOWN:
                     names[known] = code_of(alias.name)
 
     module.visit(Imports())
     return names
 
 
-class Unscript(cst.CSTTransformer):
-    """Takes away the decorators and the calls; lines keep their numbers."""
+def module_class(module: cst.Module) -> str:
+    """How a file may name torch.nn.Module after its imports, "" where it can't."""
+    found = ""
 
-    def __init__(self, names: dict[str, str]) -> None:
-        self.names = names
+    class Imports(cst.CSTVisitor):
+        def visit_Import(self, node: cst.Import) -> None:
+            nonlocal found
+            for alias in node.names:
+                name = code_of(alias.name)
+                if alias.asname is None and name.split(".")[0] == "torch":
+                    found = "torch.nn.Module"
+                elif alias.asname is not None and name in ("torch", "torch.nn"):
+                    found = found or code_of(alias.asname.name) + (".nn.Module" if name == "torch" else ".Module")
+
+        def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+            nonlocal found
+            if node.module is None or isinstance(node.names, cst.ImportStar):
+                return
+            for alias in node.names:
+                name = f"{code_of(node.module)}.{code_of(alias.name)}"
+                known = code_of(alias.asname.name) if alias.asname is not None else code_of(alias.name)
+                if name in ("torch.nn", "torch.nn.Module"):
+                    found = found or known + (".Module" if name == "torch.nn" else "")
+
+    for line in module.body:  # what a function imports, other functions do not see
+        if isinstance(line, cst.SimpleStatementLine):
+            line.visit(Imports())
+    return found
+
+
+class Unscript(cst.CSTTransformer):
+    """Takes away the decorators, the base class and the calls; lines keep their numbers."""
+
+    def __init__(self, names: dict[str, str], plain_class: str = "") -> None:
+        self.names, self.plain_class = names, plain_class
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
+        if not self.plain_class or not any(self.names.get(code_of(b.value)) == BASE for b in updated_node.bases):
+            return updated_node
+        plain = cst.parse_expression(self.plain_class)
+        bases = [b.with_changes(value=plain) if self.names.get(code_of(b.value)) == BASE else b for b in updated_node.bases]
+        return updated_node.with_changes(bases=bases)
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         kept = [d for d in updated_node.decorators if self.names.get(code_of(d.decorator)) not in DECORATORS]
@@ -56,6 +96,8 @@ class Unscript(cst.CSTTransformer):
         return updated_node.with_changes(decorators=[], leading_lines=lines, lines_after_decorators=[])
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        if self.names.get(code_of(original_node.func)) == TYPED and updated_node.args and not updated_node.args[0].star:
+            return updated_node.args[0].value  # a plain module would keep the pair of value and type
         if not self.gives_script(original_node):
             return updated_node
         inner = updated_node.args[0].value
@@ -70,11 +112,11 @@ class Unscript(cst.CSTTransformer):
 
 
 def unscript_text(text: str) -> str:
-    """`text` without torch.jit.script, as decorator and as call, and without what is put around a scripted module (freeze)."""
+    """`text` without torch.jit.script, as decorator, as call and as base class, and without what is put around a scripted module (freeze)."""
     if "jit" not in text:
         return text
     module = cst.parse_module(text)
-    return module.visit(Unscript(jit_names(module))).code
+    return module.visit(Unscript(jit_names(module), module_class(module))).code
 
 
 def lines_of_tests(text: str, functions: list[str]) -> list[int]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from autofix.surgery.source_loops import as_rows, closed, grown_rows, loop_slot, opened, rows_like
 from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, upper_size
+from autofix.surgery.source_rows import as_rows, closed, grown_rows, loop_slot, opened, rows_like
 from autofix.surgery.source_runtime import (
     as_flag,
     closed_sizes,
