@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from autofix.surgery.onnx_fast_grid import FAST_GRID
-from autofix.surgery.onnx_fast_index import FAST_INDEX, progression
+from autofix.surgery.onnx_fast_index import FAST_INDEX
 from autofix.surgery.onnx_fast_nodes import replace_fast
 from autofix.surgery.onnx_fast_pointwise import FAST_POINTWISE
 from autofix.surgery.onnx_fast_reduce import FAST_REDUCE
 from autofix.surgery.onnx_fast_resize import FAST_RESIZE
+from autofix.surgery.onnx_fast_rows import progression
 from autofix.surgery.onnx_fast_transpose import FAST_TRANSPOSE, merged_axes
 from autofix.surgery.ops_angles import atan2_single
 from autofix.surgery.ops_fast import search_fast
