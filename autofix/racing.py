@@ -17,7 +17,7 @@ from autofix.latency_sessions import Timer, pick, race_gain
 from autofix.peak import peak_share, peak_text
 from autofix.recipe import Fix, Level, Recipe
 from autofix.search import Repair, Reporter, Search
-from autofix.stacking import Gain, carried, gainers, still_worth, united
+from autofix.stacking import OTHER_RUNTIMES, Gain, carried, gainers, other_runtime, still_worth, united
 from autofix.strategy import Strategy
 from autofix.target import Effect, Target
 from autofix.trial import Diagnosis, Stage, Trial, Verdict
@@ -161,7 +161,10 @@ class Climb:
         self.replace_trial(base)  # what the next trials are tried for stands in the log
         for lane in (Effect.EXACT, Effect.NARROWING, Effect.APPROXIMATE):  # what moves numbers is for what exact fixes can't reach
             by_key = self.proposals(base, lane)
+            proposed = dict(by_key)
             entrants = self.attempts(base, by_key)
+            if lane is Effect.APPROXIMATE:
+                entrants |= self.at_home(base, proposed, by_key)
             if entrants and self.settle(self.stacked(base, entrants, by_key)):
                 return True
         return False
@@ -205,6 +208,19 @@ class Climb:
             by_key[key] = (last, strategy)  # with the nodes that an error budget has left out
             if not self.target.fastest and self.clearly_meets(trial):
                 break
+        return passed
+
+    def at_home(self, base: Trial, proposed: dict[str, tuple[Fix, Strategy]], by_key: dict[str, tuple[Fix, Strategy]]) -> dict[str, Trial]:
+        """What passes of the proposals in ONNX Runtime itself where the winner runs in another runtime, which may lack kernels for 8 bits. They
+        become further entries of `by_key`."""
+        switch = other_runtime(base.recipe)
+        plain = base.recipe.minus(switch) if switch is not None else base.recipe
+        passed: dict[str, Trial] = {}
+        for key, (fix, strategy) in proposed.items() if switch is not None else ():
+            trial = self.attempt(self.search.extended(plain, fix, strategy), self.search.by_id.get(plain.id, base), fix, strategy)
+            if trial is not None and trial.ok:
+                passed[f"{key} in ONNX Runtime"] = trial
+                by_key[f"{key} in ONNX Runtime"] = (next(f for f in trial.recipe.fixes if f.strategy == fix.strategy), strategy)
         return passed
 
     def helped(self, failed: Trial) -> Trial | None:
@@ -253,9 +269,12 @@ class Climb:
         best = entrants[gains[0].key]
         more = [by_key[g.key] for g in gains[1:]]
         whole = self.joined(best, more)
+        here = [g.key for g in gains if by_key[g.key][0].strategy not in OTHER_RUNTIMES]
+        rest = self.joined(entrants[here[0]], [by_key[k] for k in here[1:]]) if 1 < len(here) < len(gains) else None
+        apart = [rest] if rest is not None and rest.ok else []  # forms that are fast in ONNX Runtime alone
         if whole is not None and whole.ok:
-            return [best, whole]
-        finalists = [best]
+            return [best, *apart, whole]
+        finalists = [best, *apart]
         for one in more if whole is not None else []:  # together they do not pass: one after the other
             longer = self.joined(finalists[-1], [one])
             if longer is None or not longer.ok:
@@ -263,7 +282,7 @@ class Climb:
             session = self.timer.timed([finalists[-1], longer], self.timer.seconds, racing=True)
             if session is not None and gainers([race_gain(session, 1, "")]):
                 finalists.append(longer)
-        return [best, *finalists[1:][-1:]]
+        return [best, *apart, *finalists[1 + len(apart) :][-1:]]
 
     def joined(self, trial: Trial, fixes: list[tuple[Fix, Strategy]]) -> Trial | None:
         """The trial of a recipe with further fixes; None where none of them can stand beside it."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 JOINS = 1.02
 """A fix joins the others from this median gain on, where most rounds show it; all together are measured anew before they are believed."""
+OTHER_RUNTIMES = ("openvino_runtime", "providers")
+"""Strategies whose fix lets something else than ONNX Runtime's own CPU kernels run the file."""
 AGAIN = 0.03
 """A fix is tried again on a faster file where what it saved, at best, would be this much of that file's time."""
 
@@ -46,6 +48,11 @@ def carried(known: Mapping[str, Gain], before: Recipe, after: Recipe) -> dict[st
     if before.at(Level.RUNTIME) != after.at(Level.RUNTIME):
         return {}
     return {key: gain for key, gain in known.items() if gain.level is not Level.RUNTIME}
+
+
+def other_runtime(recipe: Recipe) -> Fix | None:
+    """The fix that moves a recipe's file to another runtime, if there is one."""
+    return next((f for f in recipe.fixes if f.strategy in OTHER_RUNTIMES), None)
 
 
 def united(recipe: Recipe, fixes: Iterable[tuple[Fix, Strategy]], search: Search) -> Recipe:

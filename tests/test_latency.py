@@ -306,6 +306,25 @@ def test_fastest_succeeds_with_what_it_found(tmp_path):
     assert found.ok and names(found) == []
 
 
+def test_eight_bits_are_tried_in_both_runtimes(tmp_path):
+    together = {frozenset({"lossy", "openvino_runtime"}): 1.3}
+    world = World(40.0, 10.0, {"openvino_runtime": 0.9, "lossy": 0.5}, folder=tmp_path, together=together)
+    strategies = [strategy("openvino_runtime", level=Level.RUNTIME), strategy("lossy", effect=Effect.APPROXIMATE)]
+    found = climbed(world, strategies, Target(fastest=True, allow=frozenset({Effect.APPROXIMATE})))
+    assert found.ok and names(found) == ["lossy"]
+    assert found.winner.latency["ort_ms"] == pytest.approx(20, rel=0.01)
+
+
+def test_fixes_for_one_runtime_are_tried_together_without_the_other(tmp_path):
+    """Together they are faster than the other runtime, in which they do nothing, though none is alone."""
+    factors = {"openvino_runtime": 0.5, "a": 0.6, "b": 0.6}
+    together = {frozenset({"openvino_runtime", *more}): 0.5 for more in ("a", "b", "ab")}
+    world = World(40.0, 10.0, factors, folder=tmp_path, together=together)
+    strategies = [strategy("openvino_runtime", level=Level.RUNTIME), strategy("a"), strategy("b")]
+    found = climbed(world, strategies, Target(fastest=True))
+    assert found.ok and names(found) == ["a", "b"]
+
+
 def test_approximate_fixes_come_only_after_the_exact_ones(tmp_path):
     world = World(20.0, 10.0, {"exact": 0.4, "lossy": 0.1}, folder=tmp_path)
     strategies = [strategy("exact"), strategy("lossy", effect=Effect.APPROXIMATE)]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 
-from autofix.surgery.onnx_fast_rows import progression
 from autofix.surgery.onnx_fast_nodes import FastGraph, fast_guarded
 from autofix.surgery.onnx_fast_reduce import reduce_axes
+from autofix.surgery.onnx_fast_rows import progression
 from autofix.surgery.onnx_types import onnx_attribute
 from autofix.surgery.onnx_writer import OnnxWriter
 
