@@ -1,4 +1,4 @@
-"""Strategy: TorchScript submodules as plain calls."""
+"""Strategy: TorchScript modules as plain calls."""
 
 from __future__ import annotations
 
@@ -40,12 +40,62 @@ def get_more_inputs():
 """
 
 
-class UnscriptModules(ModuleStrategy):
-    """Run TorchScript submodules node by node as plain PyTorch calls.
+LOADED = """
+import io
+from typing import List
 
-    When it helps: a traced or scripted backbone is part of the model; torch.export and torch.jit.trace can't look into it.
-    Why it is safe: the interpreter calls the same operators in the same order with the same weights; branches and loops run as
-    Python, so that capture sees (and refuses) those that depend on a tensor's value.
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x: torch.Tensor, limit: float = 0.5):
+        h = torch.zeros(x.size(0), 4)
+        rows: List[torch.Tensor] = []
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)
+            rows.append(h)
+        while float(h.abs().max()) > limit:
+            h = h * 0.8
+        last = [h]
+        if h.mean() > 0:
+            last.append(h * 2)
+        else:
+            last.append(h - 1)
+        return torch.stack(rows[::-1], 1), torch.cat(last, 1)
+
+
+def build_model():
+    data = io.BytesIO()
+    torch.jit.save(torch.jit.freeze(torch.jit.script(Net().eval())), data)
+    data.seek(0)
+    return torch.jit.load(data)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(2, 4, 3)]
+
+
+dynamic_shapes = {"x": {0: "batch", 1: "time"}}
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(3, 7, 3) * 3], [torch.randn(1, 1, 3)]]
+"""
+
+
+class UnscriptModules(ModuleStrategy):
+    """Run TorchScript modules node by node as plain PyTorch calls.
+
+    When it helps: the model is, or holds, a traced, scripted, frozen or loaded module; torch.export and torch.jit.trace can't look into it.
+    Why it is safe: the interpreter calls the same operators in the same order with the same weights; branches and loops that depend on
+    a tensor's value or on a size become torch.cond and while_loop, with both sides and any number of turns.
     """
 
     treats = (
@@ -70,9 +120,10 @@ class UnscriptModules(ModuleStrategy):
     def apply(model: Any) -> Any:
         from autofix.surgery.modules_unscript import unscript
 
-        if not unscript(model):
+        plain, changed = unscript(model)
+        if not changed:
             raise NothingToDo("the model holds no TorchScript")
-        return model
+        return plain
 
-    REPAIRS = (Example(BACKBONE, symptom="unsupported-operator"),)
+    REPAIRS = (Example(BACKBONE, symptom="unsupported-operator"), Example(LOADED, symptom="data-dependent-branch"))
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT),)
