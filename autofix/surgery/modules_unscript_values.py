@@ -98,6 +98,10 @@ LISTS: dict[str, Callable[..., Any]] = {
 """Operators whose first operand is a list, a tuple or a dict."""
 
 
+PIECES: dict[str, Callable[..., Any]] = {"aten::unbind": loop_unbind, "aten::split": loop_split, "aten::chunk": loop_chunk}
+"""Operators that cut a tensor into a list of tensors."""
+
+
 def is_container(value: Any) -> bool:
     """Whether a value is a list, a tuple, a dict or stands for a list in the graph."""
     return isinstance(value, (list, tuple, dict)) or getattr(value, "is_rows", False) or (hasattr(value, "get") and hasattr(value, "count"))
@@ -121,8 +125,8 @@ def plain_result(kind: str, inputs: list[Any], types: list[str], pieces: bool) -
         return first.shape[inputs[1]] if len(inputs) > 1 else list(first.shape)
     if kind in ("aten::dim", "aten::numel", "aten::len") and isinstance(first, torch.Tensor):
         return first.shape[0] if kind == "aten::len" else getattr(first, kind[6:])()
-    if kind in ("aten::unbind", "aten::split", "aten::chunk") and pieces and isinstance(first, torch.Tensor):
-        return {"aten::unbind": loop_unbind, "aten::split": loop_split, "aten::chunk": loop_chunk}[kind](*inputs)
+    if kind in PIECES and pieces and isinstance(first, torch.Tensor):
+        return PIECES[kind](*inputs)
     if kind in ("aten::tensor", "aten::as_tensor") and not isinstance(first, torch.Tensor):
         return tensor_of(first, **{k: v for k, v in zip(("dtype", "device"), inputs[1:], strict=False) if v is not None})
     if kind in ("aten::__is__", "aten::__isnot__"):
@@ -132,7 +136,8 @@ def plain_result(kind: str, inputs: list[Any], types: list[str], pieces: bool) -
         known = [f for f in flags if isinstance(f, bool)]
         if len(known) == 2 or not is_tracing():
             return all(flags) if kind == "aten::__and__" else any(flags)
-        return (torch.logical_and if kind == "aten::__and__" else torch.logical_or)(*[flag_tensor(f) for f in flags])
+        a, b = (flag_tensor(f) for f in flags)
+        return torch.logical_and(a, b) if kind == "aten::__and__" else torch.logical_or(a, b)
     if is_container(first) and kind in LISTS:
         return LISTS[kind](*inputs)
     numbers = all(is_number(v) or t in ("int", "float", "bool", "number", "str") for v, t in zip(inputs, types, strict=True) if v is not None)
