@@ -142,6 +142,18 @@ def heaviside(x: Tensor, at_zero: Tensor) -> Tensor:
     return torch.where(x == 0, at_zero, (x > 0).to(x.dtype)).to(x.dtype)
 
 
+def modulus(x: Tensor) -> Any:
+    """aten.abs of complex numbers: the larger part is taken out first, so that no square overflows or vanishes (Moler and Morrison 1983 name
+    the fault); infinite where a part is, be the other NaN or not, as C's hypot."""
+    if not x.is_complex():
+        return NotImplemented
+    parts = torch.view_as_real(x).abs()
+    largest = parts.amax(-1)
+    scale = torch.where((largest > 0) & (largest < math.inf), largest, 1.0)
+    shares = parts / scale.unsqueeze(-1)
+    return torch.where((parts == math.inf).any(-1), math.inf, scale * torch.sqrt((shares * shares).sum(-1)))
+
+
 def sinc(x: Tensor) -> Tensor:
     """aten.sinc."""
     dtype = result_dtype(x)
@@ -272,6 +284,7 @@ def selu(x: Tensor) -> Tensor:
 
 
 NUMERIC_DECOMPOSITIONS = {
+    "aten.abs.default": modulus,
     "aten.expm1.default": expm1,
     "aten.log1p.default": log1p,
     "aten.softplus.default": softplus,

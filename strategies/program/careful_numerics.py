@@ -14,6 +14,7 @@ from autofix.trial import Diagnosis, Stage
 
 FAULTY = (
     "aten._native_batch_norm_legit_functional.default",
+    "aten.abs.default",
     "aten.addbmm.default",
     "aten.addmm.default",
     "aten.addmv.default",
@@ -104,8 +105,14 @@ ENTERED_BY = {
 """Composite operators by what eager mode runs in their place."""
 
 
-def everyday_suspect(key: str, symptom: str, written: str, message: str) -> bool:
-    """Whether an operator that almost every model runs can be at fault: it is wrong in rare cases only."""
+COMPLEX = frozenset(("complex", "polar", "view_as_complex", "view_as_real", "stft", "fft_r2c", "fft_c2c", "fft_c2r"))
+"""Operators that only models with complex numbers run."""
+
+
+def everyday_suspect(key: str, symptom: str, written: str, message: str, ran: set[str]) -> bool:
+    """Whether an operator that almost every model runs can be at fault: it is wrong in rare cases only. ran: what the model runs."""
+    if key == "abs":
+        return bool(ran & COMPLEX)
     if key in ("addbmm", "addmm", "addmv", "addr", "baddbmm"):
         return "beta" in written
     if key == "native_batch_norm_legit_functional":
@@ -205,13 +212,42 @@ dynamic_shapes = {"x": {0: "n"}}
 """
 
 
+SPECTRUM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(16))
+
+    def forward(self, x):
+        return torch.log1p(torch.stft(x, 16, 4, window=self.window, return_complex=True).abs())
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(2, 64)]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(2, 64) * 1e19], [torch.randn(2, 64) * 1e-21]]
+
+
+dynamic_shapes = {"x": {0: "n"}}
+"""
+
+
 class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
     floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
     divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
-    over nothing, variances and deviations whose squares overflow, sums of half precision, maxima of NaN.
+    over nothing, variances and deviations whose squares overflow, sums of half precision, maxima of NaN, moduli of complex numbers whose squares
+    overflow.
 
     Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
     div_floor_floating for floor division; safe softmax for attention).
@@ -241,7 +277,7 @@ class CarefulNumerics(ProgramStrategy):
             for name in names:
                 key = operator_key(name)
                 entered = key in ran or ran.intersection(ENTERED_BY.get(name.split(".")[1], ()))
-                if key == located or (entered and everyday_suspect(key, symptom, written, evidence.fact("message"))):
+                if key == located or (entered and everyday_suspect(key, symptom, written, evidence.fact("message"), ran)):
                     out.append(name)
             return sorted(out)
 
@@ -299,6 +335,7 @@ class CarefulNumerics(ProgramStrategy):
             {"operators": ["aten.avg_pool2d.default", "aten.div.Tensor_mode", "aten.prod.default", "aten.prod.dim_int"]},
         ),
         Example(SPREADS, "mismatch-nonfinite", {"operators": ["aten.std.correction", "aten.var_mean.correction"]}),
+        Example(SPECTRUM, "mismatch-nonfinite", {"operators": ["aten.abs.default", "aten.log1p.default"]}),
         Example(SMOOTHED, "mismatch-at-example", {"operators": ["aten.cross_entropy_loss.default"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
