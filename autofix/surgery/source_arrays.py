@@ -151,24 +151,33 @@ def array_reduce(name: str, x: Any, axis: Any = None, dtype: Any = None, ddof: i
     return getattr(torch, name)(x, dim=dims, keepdim=keepdims)
 
 
-def array_quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, **_: Any) -> torch.Tensor:
-    """numpy.quantile by linear interpolation between ranks, as numpy's _lerp computes it. q: one number or several."""
+def array_quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear", **other: Any) -> torch.Tensor:
+    """numpy.quantile between ranks, as numpy's _lerp computes it, or at a rank. q: one number or several; axis: one or several."""
+    if other or method not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise TypeError(f"numpy.quantile with {', '.join(other) or method} has no counterpart here")
     x = array_real(x) if array_in(x).dtype.is_floating_point else array_in(x, torch.float64)
-    dim = 0 if axis is None else axis
-    ranked = torch.sort(x.reshape(-1) if axis is None else x, dim=dim)[0]
+    dims = sorted(d % x.dim() for d in (range(x.dim()) if axis is None else [axis] if isinstance(axis, int) else axis))
+    kept = [1 if d in dims else n for d, n in enumerate(x.shape)]
+    ranked = x.movedim(dims, list(range(len(dims)))).flatten(0, len(dims) - 1) if len(dims) > 1 else x.movedim(dims[0], 0)
+    ranked = torch.sort(ranked, dim=0)[0]
     several = not array_weak(q) and array_in(q).dim()
     kind = x.dtype if array_weak(q) else array_promote(x.dtype, array_in(q).dtype)
-    last = torch.scalar_tensor(ranked.shape[dim] - 1, dtype=torch.int64)
+    last = torch.scalar_tensor(ranked.shape[0] - 1, dtype=torch.int64)
     place = array_in(q, torch.float64).reshape(-1) * last
-    low = torch.floor(place).to(torch.int64)
-    part = (place - low).to(kind).reshape([-1, *[1] * (ranked.dim() - 1)])
-    a, b = (ranked.index_select(dim, torch.minimum(i, last)).movedim(dim, 0).to(kind) for i in (low, low + 1))
+    if method in ("lower", "higher", "nearest"):
+        place = {"lower": torch.floor, "higher": torch.ceil, "nearest": torch.round}[method](place)
+    low = torch.floor(place)
+    part = (place - low if method != "midpoint" else torch.where(place == low, 0.0, 0.5)).to(kind).reshape([-1, *[1] * (ranked.dim() - 1)])
+    low = low.to(torch.int64)
+    a, b = (ranked.index_select(0, torch.minimum(i, last)).to(kind) for i in (low, low + 1))
     gap = b - a
     out = torch.where(part >= 0.5, b - gap * (1 - part), a + gap * part)
+    if method in ("lower", "higher", "nearest"):
+        out = a.to(x.dtype)
     if x.dtype.is_floating_point:
-        out = torch.where(torch.isnan(ranked.narrow(dim, ranked.shape[dim] - 1, 1).movedim(dim, 0)), math.nan, out)
-    if keepdims and not several:
-        return out.movedim(0, dim) if axis is not None else out.reshape([1] * x.dim())
+        out = torch.where(torch.isnan(ranked.narrow(0, ranked.shape[0] - 1, 1)), math.nan, out)
+    if keepdims:
+        out = out.reshape([out.shape[0], *kept])
     return out if several else out.squeeze(0)
 
 
@@ -240,7 +249,7 @@ def array_clip(x: Any, low: Any = None, high: Any = None, **other: Any) -> torch
 
 
 def array_join(how: str, items: Any, axis: int = 0) -> torch.Tensor:
-    """numpy.stack, concatenate, vstack and hstack."""
+    """numpy.stack, concatenate, vstack, hstack, column_stack and dstack."""
     if getattr(items, "is_rows", False):
         return stack_list(items, axis) if how == "stack" or (how == "vstack" and items.data.dim() == 2) else cat_list(items, axis)
     parts = array_together(*[array_in(i) for i in items])
@@ -248,6 +257,10 @@ def array_join(how: str, items: Any, axis: int = 0) -> torch.Tensor:
         parts = [p.reshape(1, -1) if p.dim() < 2 else p for p in parts]
     if how == "hstack":
         axis = 0 if parts[0].dim() < 2 else 1
+    if how in ("column_stack", "dstack"):
+        parts, axis = [torch.atleast_2d(p).mT if how == "column_stack" and p.dim() < 2 else p for p in parts], 1
+    if how == "dstack":
+        parts, axis = [torch.atleast_3d(p) for p in parts], 2
     return torch.stack(parts, axis) if how == "stack" else torch.cat(parts, axis)
 
 

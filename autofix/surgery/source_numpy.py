@@ -34,8 +34,21 @@ SHAPED = frozenset(
 OTHER = {
     "interp": "array_interp", "arange": "array_arange", "linspace": "array_linspace", "where": "array_where", "clip": "array_clip",
     "percentile": "array_percentile", "quantile": "array_quantile", "average": "array_average", "linalg.norm": "array_norm",
+    "take_along_axis": "array_along", "pad": "array_pad", "einsum": "array_einsum", "searchsorted": "array_search", "digitize": "array_digitize",
+    "histogram": "array_histogram", "bincount": "array_bincount", "meshgrid": "array_grid", "eye": "array_eye", "identity": "array_eye",
+    "isclose": "array_close", "isin": "array_member", "trapezoid": "array_trapezoid", "trapz": "array_trapezoid",
     "array": "array_in", "asarray": "array_in", "ascontiguousarray": "array_in", "asanyarray": "array_in",
 }  # fmt: skip
+NAMED = {
+    "array_moved": frozenset(
+        "moveaxis broadcast_to diag diagonal trace tril triu rot90 nan_to_num argwhere flatnonzero atleast_1d atleast_2d atleast_3d".split()
+    ),
+    "array_cut": frozenset({"split", "array_split", "hsplit", "vsplit"}),
+    "array_products": frozenset({"heaviside", "inner", "vdot", "kron", "cross", "tensordot", "convolve", "correlate"}),
+}
+"""Functions that are told by their name, as the first argument of a helper."""
+LINALG = frozenset("inv det solve pinv slogdet matrix_power eigvalsh eigh svd cholesky qr".split())
+FFT = frozenset("fft ifft rfft irfft hfft ihfft fftfreq rfftfreq fftshift ifftshift".split())
 METHODS = (REDUCE - {"median", "amax", "amin", "nansum", "nanmean"}) | (SHAPED - {"tile", "flip", "flipud", "fliplr", "diff", "roll", "expand_dims"})
 METHODS |= {"astype", "copy", "clip", "dot", "argsort"}
 SIGNS = {
@@ -179,16 +192,26 @@ class NumpyRewriter(cst.CSTTransformer):
             new, first = f"array_{new}", [cst.Arg(cst.SimpleString(f'"{"matmul" if name == "dot" else name}"'))]
         elif name in ("sort", "argsort"):
             new, first = "array_order", [cst.Arg(cst.SimpleString(f'"{name}"'))]
-        elif name in ("stack", "concatenate", "vstack", "hstack"):
+        elif name in ("stack", "concatenate", "vstack", "hstack", "column_stack", "dstack"):
             new, first = "array_join", [cst.Arg(cst.SimpleString(f'"{name}"'))]
         elif name in ("zeros", "ones", "empty", "full"):
             new = "array_filled"
             if name != "full":
                 args = [*args[:1], cst.Arg(cst.Float("1.0" if name == "ones" else "0.0")), *args[1:]]
-        elif name in ("zeros_like", "ones_like", "empty_like"):
+        elif name in ("zeros_like", "ones_like", "empty_like", "full_like"):
             new = "array_filled"
             like = cst.Arg(args[0].value, keyword=cst.Name("like"), equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")))
-            args = [cst.Arg(cst.Name("None")), cst.Arg(cst.Float("1.0" if name == "ones_like" else "0.0")), *args[1:], like]
+            fill = args.pop(1).with_changes(keyword=None) if name == "full_like" else cst.Arg(cst.Float("1.0" if name == "ones_like" else "0.0"))
+            args = [cst.Arg(cst.Name("None")), fill, *args[1:], like]
+        elif name in ("maximum.accumulate", "minimum.accumulate"):
+            new, first = "array_running", [cst.Arg(cst.SimpleString(f'"{name.partition(".")[0]}"'))]
+        elif name.startswith("linalg.") and name[7:] in LINALG:
+            new, first = "array_linalg", [cst.Arg(cst.SimpleString(f'"{name[7:]}"'))]
+        elif name.startswith("fft.") and name[4:] in FFT:
+            new, first = "array_fft", [cst.Arg(cst.SimpleString(f'"{name[4:]}"'))]
+        elif any(name in names for names in NAMED.values()):
+            new = next(helper for helper, names in NAMED.items() if name in names)
+            first = [cst.Arg(cst.SimpleString(f'"{name}"'))]
         elif name in ("float32", "float64", "int64", "int32") and len(args) == 1:
             new, args = "array_in", [*args, cst.Arg(cst.SimpleString(f'"{name}"'))]
         elif name in OTHER:

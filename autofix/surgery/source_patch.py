@@ -12,7 +12,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-RUNTIME_PARTS = ("merge", "index", "rows", "runtime", "choices", "items", "loops", "whiles", "numbers", "arrays", "arrays_more")
+RUNTIME_PARTS = ("merge", "index", "rows", "runtime", "choices", "items", "loops", "whiles", "numbers", "arrays", "arrays_more", "arrays_shapes")
 RUNTIME_FILES = tuple(f"source_{n}.py" for n in RUNTIME_PARTS)
 MARK = "# RUNTIME BEGINS\n"
 ADDED_BY = "# What the rewritten functions above call.\n"
