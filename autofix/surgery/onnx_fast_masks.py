@@ -22,6 +22,8 @@ ANYWHERE = frozenset(
 )
 """Operators that take each number by itself and are defined for all of them; Div and Pow for floats besides."""
 MOST_NODES = 12
+LEAST_ROW = 8
+"""Numbers that the axes behind a mask must hold for rows to be written as such: ScatterND copies 0.2 ns a number then, Where takes 3."""
 
 
 def mask_of_indices(name: str, known: FastGraph) -> str:
@@ -122,15 +124,32 @@ class MaskedValue:
         return leading_mask(other, source, self.known) == self.mask
 
 
+def scatter_rows_by_mask(w: OnnxWriter, node: onnx.NodeProto, mask: str, depth: int, known: FastGraph) -> bool:
+    """The rows that a mask over the leading axes takes, written as rows in place of single numbers."""
+    x, _, updates = node.input
+    rest = known.shapes[x][depth:]
+    if depth == len(known.shapes[x]) or any(isinstance(d, str) for d in rest) or math.prod(int(d) for d in rest) < LEAST_ROW:
+        return False
+    flag = mask if known.types.get(mask) == TensorProto.BOOL else w.cast(mask, TensorProto.BOOL)
+    places = w.op("Transpose", w.op("NonZero", flag), perm=[1, 0])
+    shape = w.op("Concat", w.op("Slice", w.op("Shape", places), w.const([0]), w.const([1])), w.const([int(d) for d in rest]), axis=0)
+    w.op("ScatterND", x, places, w.op("Reshape", updates, shape), out=node.output[0])
+    return True
+
+
 def scatter_by_mask(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
-    """x[mask] = value as Where. False where the node is no such thing, or the value depends on how many places there are."""
+    """x[mask] = value as Where, or row by row. False where the node is no such thing, or the value depends on how many places there are."""
     x, indices, updates = node.input
     mask, rank = mask_of_indices(indices, known), known.rank(x)
-    if not mask or rank is None or known.types.get(x) not in WHERE_TYPES or onnx_attribute(node, "reduction", b"none") != b"none":
+    if not mask or rank is None or onnx_attribute(node, "reduction", b"none") != b"none":
         return False
     leading = leading_mask(mask, x, known)
-    value = MaskedValue(w, x, leading, known).write(updates) if leading is not None else ""
-    if not value or leading is None:
+    if leading is None:
+        return False
+    if known.rank(mask) == rank and known.rank(leading[0]) != rank and scatter_rows_by_mask(w, node, *leading, known):
+        return True
+    value = MaskedValue(w, x, leading, known).write(updates) if known.types.get(x) in WHERE_TYPES else ""
+    if not value:
         return False
     mask, depth = leading
     flag = mask if known.types.get(mask) == TensorProto.BOOL else w.cast(mask, TensorProto.BOOL)

@@ -63,7 +63,7 @@ def spaced_range(name: str, size: int | str, known: FastGraph) -> tuple[int, int
         return None
     if not first or not step or step[0] < 1:
         return None
-    return first[0], step[0], bool(end) and end[0] >= NO_END
+    return first[0], step[0], end is not None and end[0] >= NO_END
 
 
 def row_scatter(node: onnx.NodeProto, known: FastGraph) -> RowScatter | None:
@@ -101,8 +101,8 @@ def put_rows(w: OnnxWriter, data: str, updates: str, axis: int, rows: RowScatter
         if isinstance(rows.size, int) and isinstance(rows.count, int) and rows.first + rows.count == rows.size or first < 0:
             return w.op("Concat", *before, updates, axis=axis, out=out)
         done = w.op("Add", w.op("Shape", updates, start=axis, end=axis + 1), w.const([first]))
-        after = w.op("Slice", data, done, w.const([NO_END]), w.const([axis]))
-        return w.op("Concat", *before, updates, after, axis=axis, out=out)
+        behind = w.op("Slice", data, done, w.const([NO_END]), w.const([axis]))
+        return w.op("Concat", *before, updates, behind, axis=axis, out=out)
     if rows.even:
         cut = w.op("Concat", w.op("Shape", updates, start=0, end=axis + 1), w.const([step]), w.op("Shape", updates, start=axis + 1), axis=0)
         groups = w.op("Reshape", data, cut, **w.keep_zeros())
@@ -159,41 +159,47 @@ def woven_rows(w: OnnxWriter, name: str, perm: list[int], rows: RowScatter, know
 
 
 def followed(name: str, total: list[int], known: FastGraph) -> tuple[str, list[int]]:
-    """(the value that is left, the order of its axes) where a value is that one behind transposes and identities."""
-    while name in known.makers and known.makers[name].op_type in ("Identity", "Transpose"):
+    """(the value that is left, the order of its axes) where a value is that one behind transposes, identities and slices that take out rows which
+    were just put in."""
+    while name in known.makers and known.makers[name].op_type in ("Identity", "Transpose", "Slice"):
         node = known.makers[name]
+        order = list(range(len(total)))
         if node.op_type == "Transpose":
-            before = list(onnx_attribute(node, "perm", list(range(len(total)))[::-1]))
-            total = [before[t] for t in total]
-        name = node.input[0]
+            order = list(onnx_attribute(node, "perm", order[::-1]))
+        if node.op_type == "Slice":
+            start, _, _, base, order, put = rows_behind(node, len(total), known)
+            if start < 0 or not put:
+                break
+            name = base
+        else:
+            name = node.input[0]
+        total = [order[t] for t in total]
     return name, total
 
 
-def sliced_rows(w: OnnxWriter, node: onnx.NodeProto, perm: list[int], known: FastGraph, out: str | None) -> str:
-    """Transpose(x[start::step], perm) of an x whose rows were just assigned: the assigned rows themselves, or a slice of what was there before.
-    An empty string where the slice is another."""
+def rows_behind(node: onnx.NodeProto, rank: int, known: FastGraph) -> tuple[int, int, int, str, list[int], bool]:
+    """(start, step, axis, value, order of its axes, whether it is the slice) of a Slice x[start::step] whose x had rows of this step put in: the
+    value is those rows, or what x was before the rows beside them were put in. start is -1 where the slice is another."""
     given = [known.numbers(node.input[k]) if len(node.input) > k else None for k in (1, 2, 3, 4)]
+    other = (-1, 0, 0, "", list(range(rank)), False)
     if any(v is None or len(v) != 1 for v in given):
-        return ""
+        return other
     (start,), (end,), (axis,), (step,) = (v or [0] for v in given)
-    axis, steps = axis % len(perm), 0
+    axis %= rank
     if start < 0 or end < NO_END or step < 2 or start >= step:
-        return ""
-    name, total = followed(node.input[0], list(range(len(perm))), known)
+        return other
+    name, total = followed(node.input[0], list(range(rank)), known)
+    passed = 0
     while name in known.makers and known.makers[name].op_type == "ScatterND":
         scatter = known.makers[name]
         rows = row_scatter(scatter, known)
         if rows is None or not rows.even or rows.step != step or total[axis] != 0:
             break
         if rows.first == start:
-            return turned_value(w, scatter.input[2], [total[p] for p in perm], known, out)
-        steps += 1
+            return start, step, axis, scatter.input[2], total, True
+        passed += 1
         name, total = followed(scatter.input[0], total, known)
-    if not steps:
-        return ""
-    base = turned_value(w, name, [total[p] for p in perm], known)
-    at = perm.index(axis)
-    return w.op("Slice", base, w.const([start]), w.const([end]), w.const([at]), w.const([step]), out=out)
+    return (start, step, axis, name, total, False) if passed else other
 
 
 def turned_value(w: OnnxWriter, name: str, perm: list[int], known: FastGraph, out: str | None = None) -> str:
@@ -202,9 +208,10 @@ def turned_value(w: OnnxWriter, name: str, perm: list[int], known: FastGraph, ou
     perm = [perm_before[p] for p in perm]
     node = known.makers.get(name)
     if node is not None and node.op_type == "Slice":
-        known_rows = sliced_rows(w, node, perm, known, out)
-        if known_rows:
-            return known_rows
+        start, step, axis, base, order, _ = rows_behind(node, len(perm), known)
+        if start >= 0:
+            before = turned_value(w, base, [order[p] for p in perm], known)
+            return w.op("Slice", before, w.const([start]), w.const([NO_END]), w.const([perm.index(axis)]), w.const([step]), out=out)
     rows = row_scatter(node, known) if node is not None and node.op_type == "ScatterND" else None
     if node is not None and rows is not None:
         woven = woven_rows(w, name, perm, rows, known, out)
