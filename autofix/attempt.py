@@ -232,6 +232,7 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path, max_error: float | 
     outcome = verify_sets(piece.reference, run, piece.target, piece.signature, only=only, begin=begin, max_error=max_error)
     piece.parity = outcome.rows
     piece.notes += [f"{name} differs; it does not count" for name in outcome.advisory]
+    piece.notes += [f"{r['set']}: {r['message']}" for r in outcome.rows if r["ok"] and r["rule"] == "tie" and not r["advisory"]]
     if outcome.symptom:
         stage = Stage.RUN if outcome.symptom == "run-error" else Stage.DYNAMIC if outcome.symptom.endswith("sizes") else Stage.PARITY
         verdict = Verdict.FAIL if outcome.symptom.startswith("run-error") else Verdict.MISMATCH

@@ -77,6 +77,7 @@ def check_output(
     rtol: float | None = None,
     atol: float | None = None,
     scaled: bool = False,
+    tied: Any = None,
 ) -> dict[str, Any]:
     """Compare one output with PyTorch's; see the module's docstring.
 
@@ -84,7 +85,8 @@ def check_output(
     (by dtype, or as given), or where its error against `expected64` is at most 4 times PyTorch's own plus 8 eps rms (measured on 64 good
     exports: median 0.99, maximum 2.76), or, without a float64 run, where it is within 4 times `noise` (largest change under benign
     perturbations, per element). Signs of zeros do not count. scaled: atol counts in units of the output's largest number, where that is
-    above 1, as for inputs of huge magnitude: round-off grows with what is summed up.
+    above 1, as for inputs of huge magnitude: round-off grows with what is summed up. tied: places that hang on how equal entries are ordered
+    (ties.py); there nothing is asked, and the rule is "tie" where something differs.
     """
     exp, out = as_array(expected), as_array(got)
     if exp.dtype.kind == "c" and out.dtype.kind == "f":
@@ -95,6 +97,12 @@ def check_output(
         return comparison_failed("shape", f"shape {list(out.shape)}, PyTorch gives {list(exp.shape)}")
     if exp.size == 0:
         return comparison_passed("exact")
+    if tied is not None and bool(as_array(tied).any()):
+        here = as_array(tied)
+        apart = int((here & (exp != out)).sum())
+        found = check_output(expected, np.where(here, exp, out), expected64, noise, rtol, atol, scaled)
+        text = f"{apart} of {exp.size} places differ, all of them where equal entries may stand in any order"
+        return {**found, "rule": "tie", "message": text} if found["ok"] and apart else found
     other = None if expected64 is None else as_array(expected64)
     if other is not None and other.shape != exp.shape:
         other = None

@@ -222,6 +222,7 @@ class Eager:
         self.mutated_parameters: list[str] = []
         self.mutated_attributes: list[str] = []
         self.own_ratio = 0.0
+        self.sorts = False
         self.calls = 0
         self.seconds_spent = 0.0
         self._double: Any = None

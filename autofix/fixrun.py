@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from autofix.adapter import rebuild_value
+from autofix.adapter import input_leaves, rebuild_value
 from autofix.attempt import fixed_axes, opset_of, save_model
 from autofix.calibration import VERIFIED_SAMPLES, calibrating, calibration_sets, feeds_of
 from autofix.case import InputSet, one_line
@@ -81,7 +81,7 @@ class FixPlan:
 
 @dataclass
 class FixSet:
-    """One call and what the untouched model gave; the fields are those that `check_set` and `make_feed` read."""
+    """One call and what the untouched model gave: what `check_set` and `make_feed` read."""
 
     name: str
     args: list[Any]
@@ -94,6 +94,7 @@ class FixSet:
     state_after: dict[str, Any]
     origin: str = "given"
     kind: str = ""
+    tied: list[Any] | None = None
 
 
 @dataclass
@@ -146,8 +147,8 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
 
     Raises ValueError where such other leaves sit on a knife edge: round-off decides what PyTorch itself gives.
     """
-    from autofix.adapter import input_leaves
     from autofix.shake import shaken_change
+    from autofix.ties import few_tied, tied_places
 
     template = ordered_call(eager.model.forward, one)
     own = leaves is None
@@ -155,15 +156,15 @@ def eager_set(plan: FixPlan, eager: Eager, one: InputSet, leaves: list[tuple[str
     call = eager.call(leaves, chain, template)
     wide = eager.call64(leaves, template, call.state_before) if plan.float64 == "yes" else None
     outputs64 = [v for _, v in wide] if wide is not None and len(wide) == len(call.outputs) else None
-    change, ties = None, False
+    change: Any = None
     if not plan.mutated_buffers and eager.pristine is not None and (outputs64 is None or not own):
         change, met = shaken_change(eager, leaves, call.outputs, template, draws=2)
-        ties = met.ties
-        if not own and (change is None or ties):
+        if not own and (change is None or met.ties):
             raise ValueError("round-off decides the outputs")
     args, kwargs = eager.arguments(leaves, template)
-    noise = None if change is None or outputs64 is not None else [v for _, v in change]
-    return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after, one.origin)
+    noise = [v for _, v in change] if change and outputs64 is None else None
+    tied = few_tied(tied_places(eager, leaves, call.outputs, template)) if own and not plan.mutated_buffers else None
+    return FixSet(one.name, args, kwargs, list(leaves), call.outputs, outputs64, noise, call.state_before, call.state_after, one.origin, "", tied)
 
 
 def eager_sets(plan: FixPlan, module: Any, build: Callable[[], Any]) -> list[FixSet]:
@@ -235,8 +236,7 @@ def verify_file(plan: FixPlan, proto: Any, path: Path, sets: list[FixSet]) -> li
         wanted = [entry["name"] for entry in plan.signature[kind]]
         if [v.name for v in have] != wanted:
             raise FixFailed(f"the file's {kind} are {[v.name for v in have]}, wanted {wanted}")
-    fixed = fixed_axes(plan.axes, proto)
-    if fixed:
+    if fixed := fixed_axes(plan.axes, proto):
         raise FixFailed(f"declared dynamic, fixed in the file: {', '.join(fixed)}")
     rows = []
     for one in sets:
@@ -314,7 +314,7 @@ def fix_main(plan: FixPlan, script: str) -> int:
 
 
 def text_digest(text: str) -> str:
-    """The first 16 hex digits of the sha256 of a function's source."""
+    """The first 16 hex digits of a source's sha256."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
 
 

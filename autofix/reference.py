@@ -37,7 +37,7 @@ BIG_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class ReferenceSet:
-    """One call. leaves and outputs are [(name, value)]; outputs64 and noise are lists of tensors in the outputs' order, or None.
+    """One call. leaves and outputs are [(name, value)]; outputs64, noise and tied (see ties.py) are lists of tensors in the outputs' order, or None.
 
     kind of a generated set: "values", "sizes", "empty" (an axis of size 0), "nonfinite", "numbers" (Python numbers changed).
     advisory: what the file does on it does not count against the file (say NaN that a matrix product has spread). sizes: {symbol: size} where
@@ -52,6 +52,7 @@ class ReferenceSet:
     outputs: list[tuple[str, Any]]
     outputs64: list[Any] | None = None
     noise: list[Any] | None = None
+    tied: list[Any] | None = None
     resized: bool = False
     kind: str = ""
     advisory: bool = False
@@ -93,6 +94,7 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
     from autofix.eager import Eager
     from autofix.facts import collect_facts, operators_elsewhere, watch_given
     from autofix.inputs import generate_sets
+    from autofix.ties import SORTING
 
     start = time.perf_counter()
     os.makedirs(folder, exist_ok=True)
@@ -101,12 +103,12 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
     first, log = first_calls(eager)
     watch = watch_given(eager)
     facts = collect_facts(eager, first, log, watch)
+    eager.sorts = bool(SORTING.intersection(facts["operators"]))
     check_hashes(eager, first, Path(folder))
     sets = own_sets(eager, first, facts, log)
     eager.limit = max(3.0, 30 * first.seconds)
     kept, dropped, notes = generate_sets(eager, first, watch, facts)
-    facts["notes"] = notes
-    facts["dropped_sets"] = dropped
+    facts |= {"notes": notes, "dropped_sets": dropped}
     big = is_big(eager, first)
     seen64 = 0
     chain = eager.fresh() if eager.mutated_buffers else None
@@ -132,8 +134,7 @@ def make_reference(case: Case, target: Target, folder: str, skip: frozenset[str]
         }
         for s in sets
     ]
-    facts["float64"] = eager.why_no_float64 or "yes"
-    facts["reference_seconds"] = round(time.perf_counter() - start, 3)
+    facts |= {"float64": eager.why_no_float64 or "yes", "reference_seconds": round(time.perf_counter() - start, 3)}
     os.makedirs(folder, exist_ok=True)
     torch.save({"sets": [dict(vars(s)) for s in sets], "facts": facts}, os.path.join(folder, "reference.pt"))
     return facts
@@ -264,6 +265,7 @@ def finish_set(
     from autofix.magnitudes import overflows_inside
     from autofix.saturation import saturates_inside
     from autofix.shake import shaken_change, shaken_ratio
+    from autofix.ties import few_tied, tied_places
 
     wide = eager.call64(leaves, template, call.state_before) if anchor else None
     outputs64: list[Any] | None = None
@@ -292,8 +294,13 @@ def finish_set(
             if wide is None:
                 noise = [v for _, v in change]
         advisory = advisory or (met.ties and one.origin == "generated")
+        ties = met.ties and not advisory
         if why and change and not met.rounds:  # every result is the only right one in float32: float64 answers another question
             why, outputs64 = "", None
+    else:
+        ties = eager.sorts and not advisory
+    places = tied_places(eager, leaves, call.outputs, template, call.state_before) if ties else None
+    advisory = advisory or (one.origin == "generated" and any(bool(p.any()) for p in places or ()))
     here, there = symbol_sizes(eager.case.axes, eager.example), symbol_sizes(eager.case.axes, leaves)
     sizes = {s: n for s, n in there.items() if here.get(s) != n}
     args, kwargs = eager.arguments(leaves, template)
@@ -306,6 +313,7 @@ def finish_set(
         outputs=call.outputs,
         outputs64=outputs64,
         noise=noise,
+        tied=few_tied(places),
         resized=bool(sizes),
         kind=kind,
         advisory=advisory,

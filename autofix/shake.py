@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from autofix.ties import SORTS, has_own_order
+
 if TYPE_CHECKING:
     from autofix.eager import Eager, Leaves
 
@@ -46,8 +48,8 @@ TIE_BREAKERS = frozenset(("topk", "kthvalue", "median", "nanmedian", "mode"))
 
 
 class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from, `rounds` whether any result
-    could be rounded otherwise."""
+    """Moves rounded results; `ties` tells whether an operator of TIE_BREAKERS had equal entries to choose from, or a sort ordered them in a way of
+    its own, `rounds` whether any result could be rounded otherwise."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -68,6 +70,8 @@ class Shake(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 ranked = args[0].sort(axis).values
                 self.ties |= bool((ranked.diff(dim=axis) == 0).any())
         out = func(*args, **(kwargs or {}))
+        if str(func) in SORTS:
+            self.ties |= has_own_order(str(func), args, kwargs, out)
         base = name.rstrip("_") if not name.startswith("_") else name
         if base not in ROUNDED:
             parts_out = out if isinstance(out, (tuple, list)) else (out,)

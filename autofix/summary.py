@@ -154,7 +154,9 @@ def parity_line(trial: Trial) -> str:
     worst = max(rows, key=lambda r: (not r.get("ok"), number(r.get("max_ratio"))))
     text = f"{passed} of {len(rows)} input sets pass; worst: {worst['set']}"
     if worst.get("ok"):
-        return f"{text}, {number(worst.get('max_abs')):.2g} absolute, {number(worst.get('max_ratio')):.2g} of what is tolerated"
+        tied = sum(bool(r.get("rule") == "tie") for r in rows)
+        more = f"; in {tied} of them equal entries are ordered otherwise" if tied else ""
+        return f"{text}, {number(worst.get('max_abs')):.2g} absolute, {number(worst.get('max_ratio')):.2g} of what is tolerated{more}"
     return f"{text}, {worst.get('message', '')}"
 
 

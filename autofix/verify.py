@@ -91,13 +91,14 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
     values = dict(expected)
     anchors = dict(zip(values, one.outputs64 or [], strict=False))
     floors = dict(zip(values, one.noise or [], strict=False))
+    ties = dict(zip(values, one.tied or [], strict=False))
     plan = [(n, values[n], anchors.get(n), floors.get(n)) for n in values]
     if outputs is not None:
         by_name = {p[0]: p for p in plan}
         plan = [(n, one.state_after[s[8:]], None, None) if s.startswith("buffers.") else by_name[s] for n, s in map(entry_parts, outputs)]
     results = [
         dict(
-            check_output(value, out, anchor, floor, target.rtol, target.atol, one.kind == "magnitude")
+            check_output(value, out, anchor, floor, target.rtol, target.atol, one.kind == "magnitude", ties.get(name))
             if max_error is None
             else check_budget(value, out, max_error),
             output=name,
