@@ -1,7 +1,8 @@
 """Places of the outputs that hang on how equal entries are ordered, where PyTorch does not say (torch.sort without stable=True, topk).
 
-tied_places(eager, leaves, outputs, ...) -> [a boolean tensor for each output], or None where nothing is sorted, or other orders change a shape or do
-not run: the places that change when equal entries are put in other orders (first first, last first, two random ones). x86 processors with AVX-512 sort in an order of their own.
+tied_places(eager, leaves, outputs, ...) -> [a boolean tensor for each output]: the places that change when equal entries are put in other orders
+    (first first, last first, two random ones); None where nothing is sorted, or other orders change a shape or do not run.
+x86 processors with AVX-512 sort in an order of their own.
 """
 
 from __future__ import annotations
