@@ -186,7 +186,7 @@ def generate_sets(eager: Eager, first: EagerCall, watch: Watch, facts: dict[str,
 
 def watch_differs(first: EagerCall, watch: Watch) -> bool:
     """Whether the model takes another path while it is watched (attention fast paths do)."""
-    from autofix.eager import same_tensor
+    from autofix.traces import same_tensor
 
     seen = getattr(watch, "outputs", None)
     return seen is None or not all(same_tensor(a, b) for (_, a), (_, b) in zip(first.outputs, seen, strict=False))

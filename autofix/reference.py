@@ -149,7 +149,7 @@ def first_calls(eager: Eager) -> tuple[EagerCall, Any]:
     """Call the example twice, each on a model as built, the second time listing operators. Raises CaseError where forward raises or
     the two differ."""
     from autofix.coverage import OperatorLog
-    from autofix.eager import model_marks, same_tensor, traces_of
+    from autofix.traces import model_marks, same_tensor, traces_of
 
     files = frozenset(eager.case.sources)
     marks = model_marks(eager.model)

@@ -90,6 +90,46 @@ def get_inputs():
 """
 
 
+SHRINKING = """
+import torch
+from torch import nn
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.window = 4
+        self.register_buffer("cache", torch.zeros(1))
+    def forward(self, x):
+        if x.shape[1] < self.window:
+            self.window = x.shape[1]
+            self.cache = torch.ones(x.shape[1])
+        return x[:, : x.shape[1] // self.window * self.window].reshape(x.shape[0], -1, self.window).sum(1) + self.cache[0]
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+    def forward(self, x):
+        return self.inner(x)
+dynamic_shapes = {"x": {0: "n", 1: "m"}}
+def get_inputs():
+    return [torch.arange(16.0).reshape(2, 8)]
+"""
+
+
+def test_what_a_small_input_changes_in_the_model_does_not_outlast_the_call(tmp_path: Path) -> None:
+    """As Swin's windows do, which shrink for good with the first image that is smaller."""
+    reference = reference_of(tmp_path, SHRINKING)
+    assert [d for d in reference.facts["dropped_sets"] if "RuntimeError" in d["why"] and "=0" not in d["set"]] == []
+    by_width = {}
+    for one in reference.sets:
+        x, y = dict(one.leaves)["x"], one.outputs[0][1]
+        assert y.shape[1] == min(4, x.shape[1])
+        by_width[x.shape[1]] = y.shape[1]
+        small = float(x.shape[1] < 4)
+        wanted = x[:, : x.shape[1] // y.shape[1] * y.shape[1]].reshape(x.shape[0], -1, y.shape[1]).sum(1) + small
+        assert torch.allclose(y, wanted)
+    assert min(by_width.values()) < 4 and max(by_width) > 8
+
+
 def test_hooks_that_close_over_the_model_write_into_the_model_that_is_called(tmp_path: Path) -> None:
     reference = reference_of(tmp_path, HOOKED)
     assert [(name, value.tolist()) for name, value in reference.sets[0].outputs] == [("body", [2.0, 0.0, 6.0])]
