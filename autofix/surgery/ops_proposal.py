@@ -16,6 +16,7 @@ SAME_OPERATOR = {
     "bessel_i0e": "i0e",
     "bessel_i1": "i1",
     "bessel_i1e": "i1e",
+    "grouped_mm_fallback": "grouped_mm",
     "special_modified_bessel_i0": "modified_bessel_i0",
     "special_modified_bessel_i1": "modified_bessel_i1",
 }
