@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -68,6 +69,6 @@ def finish_names(proto: Any, inputs: list[str], axes: dict[str, dict[int, str]],
                 dims[axis].dim_param = symbol
     for value in [*graph.input, *graph.output, *graph.value_info]:
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in symbols:
-                dim.dim_param = symbols[dim.dim_param]
+            if dim.dim_param:  # sums and products of symbols as well
+                dim.dim_param = re.sub(r"[A-Za-z_]\w*", lambda found: symbols.get(found[0], found[0]), dim.dim_param)
     return proto
