@@ -214,9 +214,11 @@ class Climb:
         """What passes of the proposals in ONNX Runtime itself where the winner runs in another runtime, which may lack kernels for 8 bits. They
         become further entries of `by_key`."""
         switch = other_runtime(base.recipe)
-        plain = base.recipe.minus(switch) if switch is not None else base.recipe
+        if switch is None:
+            return {}
+        plain = base.recipe.minus(switch)
         passed: dict[str, Trial] = {}
-        for key, (fix, strategy) in proposed.items() if switch is not None else ():
+        for key, (fix, strategy) in proposed.items():
             trial = self.attempt(self.search.extended(plain, fix, strategy), self.search.by_id.get(plain.id, base), fix, strategy)
             if trial is not None and trial.ok:
                 passed[f"{key} in ONNX Runtime"] = trial
@@ -274,15 +276,15 @@ class Climb:
         apart = [rest] if rest is not None and rest.ok else []  # forms that are fast in ONNX Runtime alone
         if whole is not None and whole.ok:
             return [best, *apart, whole]
-        finalists = [best, *apart]
+        chain = [best]
         for one in more if whole is not None else []:  # together they do not pass: one after the other
-            longer = self.joined(finalists[-1], [one])
+            longer = self.joined(chain[-1], [one])
             if longer is None or not longer.ok:
                 continue
-            session = self.timer.timed([finalists[-1], longer], self.timer.seconds, racing=True)
+            session = self.timer.timed([chain[-1], longer], self.timer.seconds, racing=True)
             if session is not None and gainers([race_gain(session, 1, "")]):
-                finalists.append(longer)
-        return [best, *apart, *finalists[1 + len(apart) :][-1:]]
+                chain.append(longer)
+        return [best, *apart, *chain[1:][-1:]]
 
     def joined(self, trial: Trial, fixes: list[tuple[Fix, Strategy]]) -> Trial | None:
         """The trial of a recipe with further fixes; None where none of them can stand beside it."""

@@ -325,6 +325,17 @@ def test_fixes_for_one_runtime_are_tried_together_without_the_other(tmp_path):
     assert found.ok and names(found) == ["a", "b"]
 
 
+def test_fixes_that_do_not_pass_together_join_the_best_of_them(tmp_path):
+    """The other runtime is the best; of the two fixes one passes in it, and that pair beats the two without it."""
+    factors = {"openvino_runtime": 0.4, "a": 0.6, "b": 0.7}
+    world = World(40.0, 10.0, factors, broken=[("openvino_runtime", "b")], folder=tmp_path)
+    strategies = [strategy("openvino_runtime", level=Level.RUNTIME), strategy("a"), strategy("b")]
+    found = climbed(world, strategies, Target(fastest=True))
+    assert found.ok and names(found) == ["a", "openvino_runtime"]
+    pair = next(i for i, (recipe, _) in enumerate(world.attempts) if "a()" in recipe and "openvino_runtime" in recipe and "b()" not in recipe)
+    assert pair == 6  # in the first round: stock, three alone, all, the two without the runtime, then one by one on the best
+
+
 def test_approximate_fixes_come_only_after_the_exact_ones(tmp_path):
     world = World(20.0, 10.0, {"exact": 0.4, "lossy": 0.1}, folder=tmp_path)
     strategies = [strategy("exact"), strategy("lossy", effect=Effect.APPROXIMATE)]
