@@ -172,15 +172,17 @@ class Eager:
     def call(self, leaves: Leaves, model: Any = None, template: Any = None) -> EagerCall:
         """One call without gradients; raises what forward raises. A shared model in which it leaves traces, as some do at certain sizes only, is
         not used again."""
-        shared = model is None and not self.fresh_each_call
-        model = self.ready() if model is None else model
-        marks = quick_marks(model) if shared or model is self._double else []
+        shared = model is None
+        kept = not self.fresh_each_call and (shared or model is self._double)
+        model = self.ready() if shared else model
+        marks = quick_marks(model) if kept else []
         try:
             return self._called(leaves, model, template)
         finally:
-            if marks and marks != quick_marks(model):
+            if kept and marks != quick_marks(model):
                 self.fresh_each_call = True
-                self.model = self.fresh() if shared else self.model
+                if shared:
+                    self.model = self.fresh()
 
     def _called(self, leaves: Leaves, model: Any, template: Any) -> EagerCall:
         """`call` on a given model."""

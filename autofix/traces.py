@@ -6,6 +6,7 @@ quick_marks(model) differ after a call that leaves traces; they come without a l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +59,20 @@ def attribute_mark(value: Any) -> Any:
     return id(value)
 
 
-def quick_marks(model: torch.nn.Module) -> list[Any]:
-    """Something that changes when a call leaves traces in a model, without a look at the tensors' values."""
-    marks: list[Any] = []
+def plain_attributes(model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of what the modules hold besides parameters, buffers, submodules and hooks."""
     for path, module in model.named_modules():
         for key, value in vars(module).items():
-            if key in ("_parameters", "_buffers"):
-                marks += [(path, name, attribute_mark(tensor)) for name, tensor in value.items()]
-            elif key != "_modules" and not key.endswith("_hooks"):
-                marks.append((path, key, attribute_mark(value)))
+            if key not in ("_parameters", "_buffers", "_modules") and not key.endswith("_hooks"):
+                yield f"{path}.{key}".lstrip("."), value
+
+
+def quick_marks(model: torch.nn.Module) -> list[Any]:
+    """Something that changes when a call leaves traces in a model, without a look at the tensors' values."""
+    marks = [(name, attribute_mark(value)) for name, value in plain_attributes(model)]
+    for module in model.modules():
+        held = (*module._parameters.items(), *module._buffers.items())
+        marks += [(name, attribute_mark(tensor)) for name, tensor in held]
     return marks
 
 
@@ -78,10 +84,7 @@ def model_marks(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
             marks["buffers"][name] = tensor.detach().clone()
     for name, parameter in model.named_parameters():
         marks["parameters"][name] = attribute_mark(parameter)
-    for path, module in model.named_modules():
-        for key, value in vars(module).items():
-            if key not in ("_parameters", "_buffers", "_modules") and not key.endswith("_hooks"):
-                marks["attributes"][f"{path}.{key}".lstrip(".")] = attribute_mark(value)
+    marks["attributes"] = {name: attribute_mark(value) for name, value in plain_attributes(model)}
     return marks
 
 
@@ -92,11 +95,6 @@ def traces_of(marks: dict[str, dict[str, Any]], model: torch.nn.Module) -> Trace
     buffers = [n for n, t in now.items() if n in old and not same_tensor(t.detach(), old[n])]
     parameters = [n for n, p in model.named_parameters() if marks["parameters"].get(n) != attribute_mark(p)]
     attributes = [n for n in now if n not in old]
-    for path, module in model.named_modules():
-        for key, value in vars(module).items():
-            name = f"{path}.{key}".lstrip(".")
-            if key in ("_parameters", "_buffers", "_modules") or key.endswith("_hooks"):
-                continue
-            if name not in marks["attributes"] or marks["attributes"][name] != attribute_mark(value):
-                attributes.append(name)
+    marked = marks["attributes"]
+    attributes += [n for n, value in plain_attributes(model) if n not in marked or marked[n] != attribute_mark(value)]
     return Traces(buffers, parameters, attributes)
