@@ -332,8 +332,7 @@ def test_fixes_that_do_not_pass_together_join_the_best_of_them(tmp_path):
     strategies = [strategy("openvino_runtime", level=Level.RUNTIME), strategy("a"), strategy("b")]
     found = climbed(world, strategies, Target(fastest=True))
     assert found.ok and names(found) == ["a", "openvino_runtime"]
-    pair = next(i for i, (recipe, _) in enumerate(world.attempts) if "a()" in recipe and "openvino_runtime" in recipe and "b()" not in recipe)
-    assert pair == 6  # in the first round: stock, three alone, all, the two without the runtime, then one by one on the best
+    assert world.asked.count("profile") == 2  # found in the first round; the second finds nothing
 
 
 def test_approximate_fixes_come_only_after_the_exact_ones(tmp_path):
