@@ -118,19 +118,19 @@ class MaskedValue:
     def is_pick(self, node: onnx.NodeProto) -> bool:
         """Whether a GatherND takes what stands at the places of the same mask in a value of the same shape as `x`."""
         other, source = mask_of_indices(node.input[1], self.known), node.input[0]
-        same = sure_shape(source, self.known) is not None and sure_shape(source, self.known) == sure_shape(self.x, self.known)
-        if not other or onnx_attribute(node, "batch_dims", 0) or not (same or source == self.x):
+        shape = sure_shape(source, self.known)
+        same = source == self.x or (shape is not None and shape == sure_shape(self.x, self.known))
+        if not other or onnx_attribute(node, "batch_dims", 0) or not same:
             return False
         return leading_mask(other, source, self.known) == self.mask
 
 
-def scatter_rows_by_mask(w: OnnxWriter, node: onnx.NodeProto, mask: str, depth: int, known: FastGraph) -> bool:
-    """The rows that a mask over the leading axes takes, written as rows in place of single numbers."""
+def scatter_rows(w: OnnxWriter, node: onnx.NodeProto, flag: str, depth: int, known: FastGraph) -> bool:
+    """The rows that a flag over the leading axes takes, written as rows in place of single numbers."""
     x, _, updates = node.input
     rest = known.shapes[x][depth:]
-    if depth == len(known.shapes[x]) or any(isinstance(d, str) for d in rest) or math.prod(int(d) for d in rest) < LEAST_ROW:
+    if any(isinstance(d, str) for d in rest) or math.prod(int(d) for d in rest) < LEAST_ROW:
         return False
-    flag = mask if known.types.get(mask) == TensorProto.BOOL else w.cast(mask, TensorProto.BOOL)
     places = w.op("Transpose", w.op("NonZero", flag), perm=[1, 0])
     shape = w.op("Concat", w.op("Slice", w.op("Shape", places), w.const([0]), w.const([1])), w.const([int(d) for d in rest]), axis=0)
     w.op("ScatterND", x, places, w.op("Reshape", updates, shape), out=node.output[0])
@@ -140,20 +140,18 @@ def scatter_rows_by_mask(w: OnnxWriter, node: onnx.NodeProto, mask: str, depth: 
 def scatter_by_mask(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
     """x[mask] = value as Where, or row by row. False where the node is no such thing, or the value depends on how many places there are."""
     x, indices, updates = node.input
-    mask, rank = mask_of_indices(indices, known), known.rank(x)
-    if not mask or rank is None or onnx_attribute(node, "reduction", b"none") != b"none":
+    wide, rank = mask_of_indices(indices, known), known.rank(x)
+    leading = leading_mask(wide, x, known) if wide else None
+    if leading is None or rank is None or onnx_attribute(node, "reduction", b"none") != b"none":
         return False
-    leading = leading_mask(mask, x, known)
-    if leading is None:
-        return False
-    if known.rank(mask) == rank and known.rank(leading[0]) != rank and scatter_rows_by_mask(w, node, *leading, known):
+    mask, depth = leading
+    flag = mask if known.types.get(mask) == TensorProto.BOOL else w.cast(mask, TensorProto.BOOL)
+    if depth < rank and known.rank(wide) == rank and scatter_rows(w, node, flag, depth, known):
         return True
     value = MaskedValue(w, x, leading, known).write(updates) if known.types.get(x) in WHERE_TYPES else ""
     if not value:
         return False
-    mask, depth = leading
-    flag = mask if known.types.get(mask) == TensorProto.BOOL else w.cast(mask, TensorProto.BOOL)
-    if depth < rank and known.rank(mask) != rank:
+    if known.rank(mask) != rank:
         flag = w.unsqueeze(flag, list(range(depth, rank)))
     w.op("Where", flag, value, x, out=node.output[0])
     return True

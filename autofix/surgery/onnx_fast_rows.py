@@ -36,6 +36,19 @@ class RowScatter:
         return self.first < self.step and self.size in (f"{self.step}*{self.count}", f"{self.count}*{self.step}")
 
 
+@dataclass(frozen=True)
+class RowSlice:
+    """A Slice x[start::step] along `axis` of an x whose rows of this step were assigned: `value`, with its axes in `order`, is those rows (`put`), or
+    what x was before the rows beside them were put in."""
+
+    start: int
+    step: int
+    axis: int
+    value: str
+    order: list[int]
+    put: bool
+
+
 def progression(values: np.ndarray) -> tuple[int, int] | None:
     """(first, step) of whole numbers that rise evenly, the step at least 1 (1 for a single number), or None."""
     if values.size == 0 or int(values[0]) < 0:
@@ -98,7 +111,7 @@ def put_rows(w: OnnxWriter, data: str, updates: str, axis: int, rows: RowScatter
     first, step = rows.first, rows.step
     if step == 1:
         before = [w.slice(data, [0], [first], [axis])] if first else []
-        if isinstance(rows.size, int) and isinstance(rows.count, int) and rows.first + rows.count == rows.size or first < 0:
+        if isinstance(rows.size, int) and isinstance(rows.count, int) and first + rows.count == rows.size or first < 0:
             return w.op("Concat", *before, updates, axis=axis, out=out)
         done = w.op("Add", w.op("Shape", updates, start=axis, end=axis + 1), w.const([first]))
         behind = w.op("Slice", data, done, w.const([NO_END]), w.const([axis]))
@@ -167,27 +180,25 @@ def followed(name: str, total: list[int], known: FastGraph) -> tuple[str, list[i
         if node.op_type == "Transpose":
             order = list(onnx_attribute(node, "perm", order[::-1]))
         if node.op_type == "Slice":
-            start, _, _, base, order, put = rows_behind(node, len(total), known)
-            if start < 0 or not put:
+            behind = rows_behind(node, len(total), known)
+            if behind is None or not behind.put:
                 break
-            name = base
+            name, order = behind.value, behind.order
         else:
             name = node.input[0]
         total = [order[t] for t in total]
     return name, total
 
 
-def rows_behind(node: onnx.NodeProto, rank: int, known: FastGraph) -> tuple[int, int, int, str, list[int], bool]:
-    """(start, step, axis, value, order of its axes, whether it is the slice) of a Slice x[start::step] whose x had rows of this step put in: the
-    value is those rows, or what x was before the rows beside them were put in. start is -1 where the slice is another."""
+def rows_behind(node: onnx.NodeProto, rank: int, known: FastGraph) -> RowSlice | None:
+    """The rows that a Slice takes out, where they or their neighbours were just put in."""
     given = [known.numbers(node.input[k]) if len(node.input) > k else None for k in (1, 2, 3, 4)]
-    other = (-1, 0, 0, "", list(range(rank)), False)
     if any(v is None or len(v) != 1 for v in given):
-        return other
+        return None
     (start,), (end,), (axis,), (step,) = (v or [0] for v in given)
     axis %= rank
     if start < 0 or end < NO_END or step < 2 or start >= step:
-        return other
+        return None
     name, total = followed(node.input[0], list(range(rank)), known)
     passed = 0
     while name in known.makers and known.makers[name].op_type == "ScatterND":
@@ -196,10 +207,10 @@ def rows_behind(node: onnx.NodeProto, rank: int, known: FastGraph) -> tuple[int,
         if rows is None or not rows.even or rows.step != step or total[axis] != 0:
             break
         if rows.first == start:
-            return start, step, axis, scatter.input[2], total, True
+            return RowSlice(start, step, axis, scatter.input[2], total, True)
         passed += 1
         name, total = followed(scatter.input[0], total, known)
-    return (start, step, axis, name, total, False) if passed else other
+    return RowSlice(start, step, axis, name, total, False) if passed else None
 
 
 def turned_value(w: OnnxWriter, name: str, perm: list[int], known: FastGraph, out: str | None = None) -> str:
@@ -207,11 +218,11 @@ def turned_value(w: OnnxWriter, name: str, perm: list[int], known: FastGraph, ou
     name, perm_before = followed(name, list(range(len(perm))), known)
     perm = [perm_before[p] for p in perm]
     node = known.makers.get(name)
-    if node is not None and node.op_type == "Slice":
-        start, step, axis, base, order, _ = rows_behind(node, len(perm), known)
-        if start >= 0:
-            before = turned_value(w, base, [order[p] for p in perm], known)
-            return w.op("Slice", before, w.const([start]), w.const([NO_END]), w.const([perm.index(axis)]), w.const([step]), out=out)
+    behind = rows_behind(node, len(perm), known) if node is not None and node.op_type == "Slice" else None
+    if behind is not None:
+        before = turned_value(w, behind.value, [behind.order[p] for p in perm], known)
+        at = perm.index(behind.axis)
+        return w.op("Slice", before, w.const([behind.start]), w.const([NO_END]), w.const([at]), w.const([behind.step]), out=out)
     rows = row_scatter(node, known) if node is not None and node.op_type == "ScatterND" else None
     if node is not None and rows is not None:
         woven = woven_rows(w, name, perm, rows, known, out)
