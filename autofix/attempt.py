@@ -307,7 +307,7 @@ def attempt(
             progress.enter(Stage.CONVERT)  # the TorchScript exporter captures and converts in one call
         verdict, diagnosis = Verdict.FAIL, diagnose_error(error, progress.stage, piece.files, piece.config.capture)
         frames = [(piece.files[path], line) for path, line in frames_of(error) if path in piece.files]
-        if progress.stage in (Stage.CHECK, Stage.RUN) and not piece.blamed and piece.proto is not None:
+        if progress.stage in (Stage.CHECK, Stage.RUN) and not piece.blamed:
             piece.blamed = exporter_facts(piece, None)
     if diagnosis is not None:
         diagnosis = explained(piece, diagnosis, path, frames)

@@ -148,8 +148,8 @@ def extra_decompositions(plan: CapturePlan) -> Iterator[None]:
         _decomp.create_onnx_friendly_decomposition_table = original
 
 
-def convert_program(program: Any, inputs: list[str], outputs: list[str], config: ExportConfig, plan: CapturePlan, raw: list[Any]) -> Any:
-    """ExportedProgram -> onnx.ModelProto; raises torch.onnx.errors / ConversionError. raw: gets the graph before it is optimised."""
+def convert_program(program: Any, inputs: list[str], outputs: list[str], config: ExportConfig, plan: CapturePlan, raw: list[Any] | None) -> Any:
+    """ExportedProgram -> onnx.ModelProto; raises torch.onnx.errors / ConversionError. raw: gets a copy of the graph before it is optimised."""
     for change in plan.passes:
         program = change(program)
     table = {op: fn for op, fn in ((find_overload(n), f) for n, f in plan.translations.items()) if op is not None}
@@ -160,7 +160,8 @@ def convert_program(program: Any, inputs: list[str], outputs: list[str], config:
         stack.enter_context(one_subgraph_version())
         stack.enter_context(sizes_for_strides())
         stack.enter_context(leaving_out(config.without_passes))
-        stack.enter_context(keeping_raw(raw))
+        if raw is not None:
+            stack.enter_context(keeping_raw(raw))
         if notes_numbers(program):
             stack.enter_context(numbers_like_axes(everywhere=True))
         made = torch.onnx.export(
@@ -320,7 +321,7 @@ def export_model(
     program = capture_program(target, values, names, axes, config, plan)
     if captured is not None:
         captured(program)
-    raw: list[Any] = []
+    raw: list[Any] | None = None if unoptimized is None else []
     proto = convert_program(program, names, outputs, config, plan, raw)
     if raw and unoptimized is not None:
 

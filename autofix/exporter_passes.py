@@ -136,7 +136,7 @@ def exporter_facts(piece: Workpiece, one: ReferenceSet | None) -> dict[str, str]
     from autofix.approximate import apply_onnx_fixes, approximate_fixes
     from autofix.attempt import save_model
     from autofix.session import open_session
-    from autofix.verify import check_set, make_feed
+    from autofix.verify import session_is_right
 
     raw, signature = piece.raw, piece.signature
     large = (piece.folder / "model.onnx.data").exists()
@@ -149,10 +149,7 @@ def exporter_facts(piece: Workpiece, one: ReferenceSet | None) -> dict[str, str]
             save_model(apply_onnx_fixes(piece, proto), path)
             onnx.checker.check_model(str(path))
             session = open_session(str(path), piece.settings, piece.target.threads)
-            if one is None or signature is None:
-                return True
-            got = list(session.run(None, make_feed(one, signature["inputs"])))
-        return bool(check_set(one, got, signature.get("outputs"), piece.target)["ok"])
+            return one is None or signature is None or session_is_right(session, one, signature, piece.target)
 
     names = guilty_passes(raw, is_right)
     if names is None:

@@ -132,14 +132,13 @@ def optimizer_facts(
 ) -> dict[str, str]:
     """Facts for a Diagnosis: `cause` "graph-optimization" and `optimizers`, comma-separated, where the file is right on the set with some
     optimisers off; empty where they have no part in it. sound: what to ask in place of parity on the set."""
-    from autofix.verify import check_set, make_feed
+    from autofix.verify import session_is_right
 
     def is_right(session: Any) -> bool:
         if sound is not None:
             return sound(session)
         assert signature is not None
-        got = list(session.run(None, make_feed(one, signature["inputs"])))
-        return bool(check_set(one, got, signature.get("outputs"), target)["ok"])
+        return session_is_right(session, one, signature, target)
 
     if "CPUExecutionProvider" not in settings.providers:
         return {}

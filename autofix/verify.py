@@ -117,6 +117,12 @@ def check_set(one: ReferenceSet, got: list[Any], outputs: list[Any] | None, targ
     return worst
 
 
+def session_is_right(session: Any, one: ReferenceSet, signature: dict[str, Any], target: Target) -> bool:
+    """Whether what a session gives for one set passes; raises what running it raises."""
+    got = list(session.run(None, make_feed(one, signature["inputs"])))
+    return bool(check_set(one, got, signature.get("outputs"), target)["ok"])
+
+
 def verify_sets(
     reference: Reference,
     run: Callable[[dict[str, Any]], list[Any]],

@@ -225,9 +225,8 @@ class TestRewriter(cst.CSTTransformer):
             return node.with_changes(
                 func=cst.Name(f"loop_{func.value}"), args=[a.with_changes(value=self.items(a.value)) if a.keyword is None else a for a in node.args]
             )
-        if (
-            isinstance(func, cst.Name) and len(args) == 1 and isinstance(args[0], cst.Call)
-        ):  # a helper of the file, such as one that turns a list around
+        # a helper of the file, such as one that turns a list around
+        if isinstance(func, cst.Name) and len(args) == 1 and isinstance(args[0], cst.Call):
             return node.with_changes(args=[node.args[0].with_changes(value=self.items(args[0]))])
         if isinstance(func, cst.Attribute) and func.attr.value in ("split", "chunk", "unbind", "tolist"):
             root = code_of(func.value)
