@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from autofix.multiples import DIVIDERS
 from autofix.values import LeafPlan, fresh_leaf
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ KINDS = {
 
 MOST_PLACES = 2.0**31
 """Reals from here on do not fit every kind of integer."""
+LARGEST_QUOTIENT = 2.0**24
+"""float32 holds every whole number up to here."""
 
 
 def magnitude_of(dtype: torch.dtype, kind: str) -> float:
@@ -83,12 +86,15 @@ def taken(explorer: Explorer, name: str, kind: str, share: float, group: list[Le
 
 
 class PlacesInReach(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """`kept`: no real number beyond the integers became one, as a cast or a coordinate of grid_sample; what comes out is left open by C."""
+    """`kept`: no real number beyond the integers became one, as a cast or a coordinate of grid_sample (what comes out is left open by C), and no
+    quotient was so large that float32 does not hold its last digit, on which a remainder hangs (as in `multiple_sets`)."""
 
     kept = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        far = str(func).startswith(DIVIDERS) and is_large_quotient(*args[:2])
         out = func(*args, **(kwargs or {}))
+        self.kept &= not (far and isinstance(out, torch.Tensor) and out.is_floating_point())
         name = str(func).split(".")[1] if "." in str(func) else str(func)
         grid = "grid_sampler" in name
         if grid or (name in ("_to_copy", "copy_") and isinstance(out, torch.Tensor) and not (out.is_floating_point() or out.is_complex())):
@@ -96,6 +102,12 @@ class PlacesInReach(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if out.dtype != torch.bool and source.is_floating_point():
                 self.kept &= bool((source.abs() < MOST_PLACES).all())
         return out
+
+
+def is_large_quotient(top: Any, step: Any) -> bool:
+    """Whether a quotient of two operands, tensors or numbers, has digits that float32 does not hold."""
+    ratio = torch.as_tensor(top).detach().double() / torch.as_tensor(step).detach().double()
+    return bool((ratio.abs() > LARGEST_QUOTIENT).any())
 
 
 def overflows_inside(outputs: Leaves, wide: Leaves | None) -> bool:

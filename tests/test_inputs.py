@@ -182,6 +182,13 @@ def test_magnitudes_on_which_pytorch_overflows_inside_are_left_out(tmp_path: Pat
     assert "near the root of the largest number" not in {s.name for s in reference.sets}
 
 
+@pytest.mark.parametrize(("body", "counts"), [("return torch.remainder(x, 6.0)", False), ("return x * 2, 7.0 % (x * x + 2)", True)])
+def test_magnitudes_at_which_a_remainder_hangs_on_lost_digits_do_not_count(tmp_path: Path, body: str, counts: bool) -> None:
+    reference = reference_of(tmp_path, forward_file("x", body, "[torch.randn(3, 16)]"))
+    huge = [s for s in reference.sets if s.name.startswith("near the root of the largest number")]
+    assert any(not s.advisory for s in huge) is counts
+
+
 def test_probabilities_and_flags_keep_their_range(tmp_path: Path) -> None:
     reference = reference_of(tmp_path, forward_file("p", "return p.var(-1)", "[torch.rand(3, 8)]"))
     assert not any(s.kind == "magnitude" for s in reference.sets)
