@@ -15,6 +15,7 @@ import argparse
 import ast
 import json
 import multiprocessing
+import operator
 import sys
 import tempfile
 import time
@@ -31,28 +32,41 @@ from autofix import AutofixError, Budget, CaseSpec, Settings, Target, repair
 from autofix.isolate import Limits
 from autofix.testing import warm_up
 
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
 LIMITS = Limits(seconds=180)
 NOISE = 0.97
 """A problem whose median ratio lies above counts as not slower: two sessions of one file differ by as much."""
 
 
 def top_numbers(text: str) -> dict[str, int]:
-    """The whole numbers above 1 that are assigned at the top level of a file, by name."""
+    """The whole numbers above 1 that are assigned at the top level of a file, written out or as a sum or product of such, by name."""
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is int and node.value.value > 1:
-            found.update({t.id: node.value.value for t in node.targets if isinstance(t, ast.Name)})
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            number = whole_number(node.value)
+            if number is not None and number > 1:
+                found[node.targets[0].id] = number
     return found
+
+
+def whole_number(value: ast.expr) -> int | None:
+    """The whole number that an expression of written numbers comes to, else None."""
+    if isinstance(value, ast.Constant) and type(value.value) is int:
+        return value.value
+    if isinstance(value, ast.BinOp) and type(value.op) in ARITHMETIC:
+        left, right = whole_number(value.left), whole_number(value.right)
+        return None if left is None or right is None else ARITHMETIC[type(value.op)](left, right)
+    return None
 
 
 def with_numbers(text: str, numbers: Mapping[str, int]) -> str:
     """The file with other numbers."""
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if name in numbers:
-                lines[node.lineno - 1] = f"{name} = {numbers[name]}\n"
+                lines[node.lineno - 1 : node.end_lineno] = [f"{name} = {numbers[name]}\n"] + ["\n"] * ((node.end_lineno or node.lineno) - node.lineno)
     return "".join(lines)
 
 
