@@ -21,7 +21,7 @@ from autofix.coverage import Watch, one_sided
 from autofix.eager import Eager, EagerCall, Leaves
 from autofix.flips import flip_tests, tie_sets
 from autofix.magnitudes import magnitude_sets
-from autofix.multiples import DIVIDERS, multiple_sets
+from autofix.multiples import DIVIDERS, UNCHECKED, multiple_sets
 from autofix.named_integers import named_integer_sets
 from autofix.nonfinite import nan_of_nothing, nonfinite_sets
 from autofix.sizes import size_sets
@@ -263,7 +263,7 @@ def integer_sets(explorer: Explorer) -> None:
     """Integers past the observed range: of any size and sign where eager takes them for plain numbers, else up to the size of a table
     of the model that they may index."""
     open_leaves = [p for p in explorer.plans if p.is_tensor and not p.is_float and not p.is_bool and p.role == "tokens" and p.example.numel() > 1]
-    if not open_leaves or explorer.big:
+    if not open_leaves or explorer.big or any(name.startswith(UNCHECKED) for name in explorer.facts["operators"]):
         return
     tables = sorted(table_sizes(explorer.eager.model), reverse=True)
     makers = [("integers of any size", wide_integers), ("integers past the range seen", past_range_integers)]

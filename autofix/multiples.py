@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 DIVIDERS = ("aten.floor_divide", "aten.remainder", "aten.fmod", "aten.div.Tensor_mode", "aten.div.Scalar_mode")
 """Operators that jump at multiples of their divisor."""
+UNCHECKED = ("aten._ctc_loss",)
+"""Operators that read past their tables where an integer is out of range: PyTorch does not check the labels."""
 
 
 def multiple_sets(explorer: Explorer) -> None:

@@ -122,3 +122,21 @@ def test_eager_flags_say_no():
         assert is_exporting()
     finally:
         torch.compiler._is_exporting_flag = False
+
+
+def test_entries_of_sparse_tensors_count_even_where_they_are_zero():
+    where, entries = torch.tensor([[0, 0, 1, 2], [0, 2, 1, 0]]), torch.tensor([0.0, 1.5, -2.0, 0.0])
+    sparse = torch.sparse_coo_tensor(where, entries, (4, 3)).coalesce()
+    want = torch.sparse.softmax(sparse, 1).to_dense(), torch.sparse.log_softmax(sparse, 1).to_dense(), sparse.values(), sparse.indices()
+    with SparseAsDenseMode():
+        made = torch.sparse_coo_tensor(where, entries, (4, 3)).coalesce()
+        given = torch.sparse.softmax(made, 1).to_dense(), torch.sparse.log_softmax(made, 1).to_dense(), made.values(), made.indices()
+    for ours, theirs in zip(given, want, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_values_and_offsets_of_jagged_tensors():
+    items = [torch.randn(3, 4), torch.randn(2, 4)]
+    want = torch.nested.as_nested_tensor(items, layout=torch.jagged)
+    assert torch.equal(NestedItems(items).values(), want.values())
+    assert torch.equal(NestedItems(items).offsets(), want.offsets())

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+HELD = "autofix_held"
+"""Name of a dense stand-in's attribute: which places hold an entry."""
 
 
 def sparse_is(value: Any) -> bool:
@@ -20,8 +25,12 @@ def sparse_from_coordinates(indices: Any, values: Any, size: Any = None, **kwarg
     dtype = kwargs.get("dtype") or values.dtype
     if size is None:
         raise NotImplementedError("torch.sparse_coo_tensor without a size")
-    dense = torch.zeros([*size], dtype=dtype)
-    return dense.index_put(tuple(indices.unbind(0)), values.to(dtype), accumulate=True)
+    dense, places = torch.zeros([*size], dtype=dtype), tuple(indices.unbind(0))
+    made = dense.index_put(places, values.to(dtype), accumulate=True)
+    if values.dim() == 1:  # zeros among the values are entries, too
+        held: Any = torch.zeros([*size]).index_put(places, torch.ones_like(values, dtype=torch.float32), accumulate=True) > 0
+        setattr(made, HELD, held)
+    return made
 
 
 def sparse_from_rows(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **kwargs: Any) -> Any:
@@ -49,6 +58,38 @@ def sparse_sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     return torch.sum(input, dtype=dtype) if dim is None else torch.sum(input, dim, dtype=dtype)
 
 
+def held_places(x: Any) -> Any:
+    """Where a dense stand-in has entries; without a record, where it is not zero."""
+    held = getattr(x, HELD, None)
+    return x != 0 if held is None else held
+
+
+def sparse_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """torch.sparse.softmax: over the entries alone; what is no entry stays 0."""
+    x, held = input if dtype is None else input.to(dtype), held_places(input)
+    made = torch.where(held, torch.softmax(torch.where(held, x, -math.inf), dim), 0.0)
+    setattr(made, HELD, held)
+    return made
+
+
+def sparse_log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """torch.sparse.log_softmax."""
+    x, held = input if dtype is None else input.to(dtype), held_places(input)
+    made = torch.where(held, torch.log_softmax(torch.where(held, x, -math.inf), dim), 0.0)
+    setattr(made, HELD, held)
+    return made
+
+
+def sparse_values(input: Any) -> Any:
+    """The entries of a coalesced tensor."""
+    return input[held_places(input)]
+
+
+def sparse_indices(input: Any) -> Any:
+    """Their coordinates [rank, entries]."""
+    return held_places(input).nonzero().mT
+
+
 def sparse_same(input: Any, *args: Any, **kwargs: Any) -> Any:
     """to_dense, coalesce, to_sparse of what is dense already."""
     return input
@@ -68,6 +109,8 @@ def sparse_overrides() -> dict[Any, Any]:
         method = getattr(torch.Tensor, name, None)
         if method is not None:
             table[method] = sparse_same
+    for names, rule in ((("values", "_values"), sparse_values), (("indices", "_indices"), sparse_indices)):
+        table |= {getattr(torch.Tensor, name): rule for name in names}
     return table
 
 
@@ -78,6 +121,7 @@ class SparseAsDenseMode(torch.overrides.TorchFunctionMode):
         super().__init__()
         self.table = sparse_overrides()
         self.names = {"_sparse_mm": sparse_matmul, "_sparse_addmm": sparse_addmm, "_sparse_sum": sparse_sum}
+        self.names |= {"_sparse_softmax": sparse_softmax, "_sparse_log_softmax": sparse_log_softmax}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Swap the function if it is one of the table's."""
@@ -170,6 +214,15 @@ class NestedItems:
         if dim is None:
             raise NotImplementedError("the sizes of a nested tensor")
         return self.items[0].shape[dim - 1 if dim > 0 else dim]
+
+    def values(self) -> Any:
+        """The items one after the other, as the jagged layout keeps them."""
+        return torch.cat(self.items)
+
+    def offsets(self) -> Any:
+        """Where each item begins among `values`, and their end."""
+        counts = [torch.scalar_tensor(0, dtype=torch.int64), *(torch.scalar_tensor(item.shape[0], dtype=torch.int64) for item in self.items)]
+        return torch.stack(counts).cumsum(0)
 
     def to_padded_tensor(self, padding: float, output_size: Any = None) -> Any:
         """See nested_padded."""

@@ -60,6 +60,7 @@ class PlainEmbedding(ProgramStrategy):
         "shape-mismatch",
         "run-error",
         "run-error-at-other-sizes",
+        "crash",
         "run-error-at-other-values",
         "mutated-buffers",
         "too-slow",

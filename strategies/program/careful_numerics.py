@@ -46,6 +46,8 @@ FAULTY = (
     "aten.logit.default",
     "aten.mean.default",
     "aten.mean.dim",
+    "aten.multilabel_margin_loss.default",
+    "aten.multilabel_margin_loss_forward.default",
     "aten.pow.Scalar",
     "aten.pow.Tensor_Scalar",
     "aten.pow.Tensor_Tensor",
@@ -244,10 +246,9 @@ class CarefulNumerics(ProgramStrategy):
     """Replace operators by forms that are right for tiny, huge, signed-zero, infinite, NaN and empty operands, and that keep every option.
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
-    floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, average pooling with
-    divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key masked, means and any
-    over nothing, variances and deviations whose squares overflow, sums of half precision, maxima of NaN, moduli of complex numbers whose squares
-    overflow.
+    floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, multilabel margins,
+    average pooling with divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key
+    masked, means and any over nothing, variances whose squares overflow, sums of half precision, maxima of NaN, moduli of complex numbers.
 
     Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
     div_floor_floating for floor division; safe softmax for attention).
@@ -297,6 +298,7 @@ class CarefulNumerics(ProgramStrategy):
     @staticmethod
     def apply(plan: Any, *, operators: list[str]) -> Any:
         from autofix.surgery.ops_constants import EXACT_CONSTANTS
+        from autofix.surgery.ops_losses import LOSS_DECOMPOSITIONS
         from autofix.surgery.ops_moves import MOVE_DECOMPOSITIONS
         from autofix.surgery.ops_nan import NAN_TRANSLATIONS
         from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
@@ -304,7 +306,14 @@ class CarefulNumerics(ProgramStrategy):
         from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
         from autofix.surgery.ops_scan import PRODUCT_DECOMPOSITIONS
 
-        known = {**NUMERIC_DECOMPOSITIONS, **REDUCTION_DECOMPOSITIONS, **AVERAGE_DECOMPOSITIONS, **PRODUCT_DECOMPOSITIONS, **MOVE_DECOMPOSITIONS}
+        known = {
+            **NUMERIC_DECOMPOSITIONS,
+            **REDUCTION_DECOMPOSITIONS,
+            **AVERAGE_DECOMPOSITIONS,
+            **PRODUCT_DECOMPOSITIONS,
+            **MOVE_DECOMPOSITIONS,
+            **LOSS_DECOMPOSITIONS,
+        }
         decomposed = {name: known[name] for name in operators if name in known}
         translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
         if not decomposed and not translated:

@@ -27,8 +27,12 @@ OPERATORS = (
     *(f"{name}.default" for name in POOLS),
     *(f"{name}.{overload}" for name in RESIZES for overload in ("default", "vec")),
     "aten.affine_grid_generator.default",
+    "aten.fractional_max_pool2d.default",
+    "aten.fractional_max_pool3d.default",
     "aten.grid_sampler_3d.default",
 )
+SAMPLERS = ("aten.grid_sampler.default", "aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
+"""ONNX Runtime's own GridSample reflects places on a tie to another side."""
 
 PYRAMID = """
 import torch
@@ -74,15 +78,38 @@ def get_more_inputs():
 dynamic_shapes = {"x": {2: "h", 3: "w"}}
 """
 
+FRACTIONS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y, where):
+        volumes, places = F.fractional_max_pool3d(y, 2, output_size=(2, 3, 2), return_indices=True, _random_samples=where)
+        return F.fractional_max_pool2d(x, (3, 2), output_ratio=(0.5, 0.6), _random_samples=where[..., 1:]), volumes, places
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(2, 3, 8, 9), torch.randn(2, 3, 5, 6, 7), torch.rand(2, 3, 3)]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(4, 3, 8, 9), torch.randn(4, 3, 5, 6, 7), torch.rand(4, 3, 3)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "y": {0: "batch"}, "where": {0: "batch"}}
+"""
+
 
 class DecomposeResize(ProgramStrategy):
     """Gather the windows of adaptive pooling and the neighbours of interpolation by index arithmetic in the graph.
 
-    When it helps: adaptive pooling where bins do not divide the size or the size is dynamic, with indices too; nearest, nearest-exact,
-    linear, cubic and area
-    interpolation of any rank to run-time sizes or by scale factors, with or without antialiasing; affine_grid and 3-d grid_sample of
-    dynamic size; where ONNX's
-    Resize rounds source places otherwise than PyTorch.
+    When it helps: adaptive pooling where bins do not divide the size or the size is dynamic, with indices too; fractional pooling; nearest,
+    nearest-exact, linear, cubic and area interpolation of any rank to run-time sizes or by scale factors, with or without antialiasing;
+    affine_grid and 3-d grid_sample of dynamic size; where ONNX's Resize rounds source places otherwise than PyTorch.
 
     Why it is safe: windows and source places follow ATen's own integer and float32 formulas (AdaptiveAveragePooling.cpp, UpSample.h,
     UpSampleKernel.cpp, GridSampler.h);
@@ -111,23 +138,29 @@ class DecomposeResize(ProgramStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         operators = operators_to_replace(evidence, OPERATORS)
+        sampled = any("grid_sampler" in name for name in evidence.operators) and "grid_sampler" in (evidence.fact("operator") or "grid_sampler")
+        if sampled and evidence.diagnosis.symptom.startswith("mismatch"):
+            operators = sorted({*operators, *SAMPLERS})
         if operators:
             yield self.fix(operators=operators)
 
     @staticmethod
     def apply(plan: Any, *, operators: list[str]) -> Any:
-        from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS, GRID_OVERRIDES
+        from autofix.surgery.ops_grid import GRID_DECOMPOSITIONS, GRID_OVERRIDES, GRID_SAMPLERS
         from autofix.surgery.ops_pool import POOL_DECOMPOSITIONS
+        from autofix.surgery.ops_pool_fractional import FRACTIONAL_DECOMPOSITIONS, fractional_overrides
         from autofix.surgery.ops_resize_scaled import scaled_overrides
         from autofix.surgery.ops_resize_table import resize_table
 
-        known = {**POOL_DECOMPOSITIONS, **resize_table(), **GRID_DECOMPOSITIONS}
+        known = {**POOL_DECOMPOSITIONS, **resize_table(), **GRID_DECOMPOSITIONS, **GRID_SAMPLERS, **FRACTIONAL_DECOMPOSITIONS}
         added = {name: known[name] for name in operators if name in known}
         if not added:
             raise NothingToDo("none of these operators is known")
         plan.decompositions.update(added)
         if "aten.affine_grid_generator.default" in added:
             plan.overrides.update(GRID_OVERRIDES)
+        if any("fractional" in name for name in added):
+            plan.overrides.update(fractional_overrides())
         if any("upsample" in name for name in added):
             plan.overrides.update(scaled_overrides())
         return plan
@@ -146,6 +179,7 @@ class DecomposeResize(ProgramStrategy):
                 ]
             },
         ),
+        Example(FRACTIONS, "axis-specialized", {"operators": ["aten.fractional_max_pool2d.default", "aten.fractional_max_pool3d.default"]}),
         Example(ANTIALIAS, "mismatch-at-example", {"operators": ["aten._upsample_bilinear2d_aa.default", "aten._upsample_bilinear2d_aa.vec"]}),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.lgamma.default"}),)
