@@ -76,6 +76,42 @@ def turned(rows):
 """
 
 
+WINDOWS = """
+    def tiles(self, x):
+        for top in range(0, x.shape[0] - 1, 2):
+            for left in range(0, x.shape[1] - 2, 3):
+                yield x[top : top + 2, left : left + 3]
+
+    def forward(self, x):
+        parts = windows(x, 4, 3)
+        sums = [p.sum() for p in parts]
+        return torch.stack(list(self.tiles(x))), torch.cat(parts, 0), torch.stack(sums), len(parts)
+
+
+def windows(x, size, hop):
+    found, start = [], 0
+    while start + size <= x.shape[1]:
+        found.append(x[:2, start : start + size])
+        start += hop
+    return found
+"""
+
+LOOKED_UP = """
+    def __init__(self):
+        super().__init__()
+        self.gains = {2: 0.5, 7: 1.5}
+
+    def forward(self, x):
+        k = x.argmax().item()
+        wide = x.shape[1] > 8
+        gains = [1.0, 2.0, 4.0]
+        y = x * self.gains.get(k, -1.0) * gains[k % 3]
+        if k in (1, 2):
+            y = y + (100 if wide else 10)
+        return y + (k not in self.gains), x.std(1, unbiased=x.shape[1] > 1)
+"""
+
+
 def captured(body, example, axes):
     """The rewritten model as torch.export captures it, and the model as it was written."""
     text = HEAD + body.lstrip("\n")
@@ -96,9 +132,11 @@ def captured(body, example, axes):
         (TURNED, torch.randn(4, 2), (0,), [torch.randn(7, 2), torch.randn(3, 2)]),
         (COUNTED, torch.ones(2, 3) * 3, (), [torch.ones(2, 3) * 100, torch.ones(2, 3) * 0.01, torch.ones(2, 3)]),
         (HALVED, torch.randn(2, 7, 3), (1,), [torch.randn(2, 1, 3), torch.randn(2, 2, 3), torch.randn(2, 13, 3)]),
+        (WINDOWS, torch.randn(4, 7), (0, 1), [torch.randn(6, 11), torch.randn(2, 4), torch.randn(9, 4)]),
+        (LOOKED_UP, torch.eye(9)[2:3], (1,), [torch.eye(9)[7:8], torch.eye(9)[1:2], torch.eye(5)[2:3], torch.ones(1, 1)]),
         (PICKED, torch.ones(2, 3), (), [torch.ones(2, 3) * 5, -torch.ones(2, 3), torch.tensor([[9.0, -20, 0], [0, 0, 0]])]),
     ],
-    ids=["pieces", "turned", "counted", "halved", "picked"],
+    ids=["pieces", "turned", "counted", "halved", "windows", "looked up", "picked"],
 )
 def test_a_rewritten_model_keeps_its_values(body, example, axes, others):
     program, model = captured(body, example, axes)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from autofix.surgery.source_merge import lower_size
-from autofix.surgery.source_runtime import as_flag, is_tracing, traced_if
+from autofix.surgery.source_runtime import all_of, as_flag, flag_tensor, is_tracing, traced_if
 
 
 def value_and(first: Any, second: Any) -> Any:
@@ -48,19 +48,55 @@ def traced_key(held: Any, number: Any, key: Any) -> Any:
     """held[key(number)] of a dictionary whose keys are made of whole numbers, where the number may be known only at run time."""
     if not isinstance(number, (torch.Tensor, torch.SymInt)) or (isinstance(number, torch.Tensor) and not is_tracing()):
         return held[key(int(number) if isinstance(number, torch.Tensor) and not number.dtype.is_floating_point else number)]
+    found, place = numbered_entries(held, number, key)
+    if not found:
+        raise TypeError("no key of this dictionary is made of a whole number")
+    return one_of(list(found.values()), place)
+
+
+def traced_get(held: Any, number: Any, key: Any, default: Any = None) -> Any:
+    """held.get(key(number), default) where the number may be known only at run time."""
+    if not isinstance(number, (torch.Tensor, torch.SymInt)) or not is_tracing():
+        return held.get(key(number), default)
+    found, place = numbered_entries(held, number, key)
+    if not found:
+        return default
+    present = flag_tensor(is_among(number, list(found)))
+    return one_of([*found.values(), default], torch.where(present, place, len(found)))
+
+
+def numbered_entries(held: Any, number: Any, key: Any) -> Any:
+    """({n: held[key(n)]} of the whole numbers n that keys are made of, in order; which of them is the number, as a 0-d tensor)."""
     found = {}
     for name in held.keys():  # noqa: SIM118
         for digits in re.findall(r"-?\d+", str(name)):
             if key(int(digits)) == name:
                 found[int(digits)] = held[name]
-    if not found:
-        raise TypeError("no key of this dictionary is made of a whole number")
     value = number.reshape(()) if isinstance(number, torch.Tensor) else torch.scalar_tensor(number, dtype=torch.int64)
     numbers = sorted(found)
     place = torch.zeros((), dtype=torch.int64)
     for least in numbers[1:]:
         place = place + (value >= least).to(torch.int64)
-    return one_of([found[n] for n in numbers], place)
+    return {n: found[n] for n in numbers}, place
+
+
+def is_among(value: Any, held: Any) -> Any:
+    """`value in held` where the value may be known only at run time."""
+    if not is_tracing() or not isinstance(value, (torch.Tensor, torch.SymInt)) or (isinstance(value, torch.Tensor) and value.numel() != 1):
+        return value in held
+    if isinstance(held, torch.Tensor):
+        return (held == value).any()
+    if isinstance(held, range) and len(held) > 8:
+        first, last = (held[0], held[-1]) if held.step > 0 else (held[-1], held[0])
+        return all_of(lambda: value >= first, lambda: value <= last, lambda: (value - first) % abs(held.step) == 0)
+    number = value.reshape(()) if isinstance(value, torch.Tensor) else torch.scalar_tensor(value, dtype=torch.int64)
+    found = torch.zeros((), dtype=torch.bool)
+    for item in held:
+        if isinstance(item, (torch.Tensor, torch.SymInt, int, float)):
+            found = torch.logical_or(
+                found, number == (item if isinstance(item, (torch.Tensor, int, float)) else torch.scalar_tensor(item, dtype=torch.int64))
+            )
+    return found
 
 
 def one_of(items: list[Any], index: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import code_of
+from autofix.surgery.source_nodes import code_of
 
 
 class _Hoist(cst.CSTTransformer):

@@ -11,6 +11,7 @@ import libcst as cst
 from autofix.surgery.source_comprehensions import ComprehensionLoops
 from autofix.surgery.source_flow import FlowRewriter
 from autofix.surgery.source_forms import desugar
+from autofix.surgery.source_growers import grown_by_calls, returns_grown_list
 from autofix.surgery.source_local import with_local_functions
 from autofix.surgery.source_names import contains, parameter_names, statements, uses_of
 from autofix.surgery.source_numeric import rewrite_numbers
@@ -26,6 +27,7 @@ class FileFlow:
 
     dynamic: dict[str, set[str]] = field(default_factory=dict)
     generators: set[str] = field(default_factory=set)
+    growers: set[str] = field(default_factory=set)
     raisers: dict[str, set[str]] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
     flagged: set[str] = field(default_factory=set)
@@ -45,7 +47,10 @@ class FileFlow:
             if contains([node.body], cst.Yield):
                 if any(not t.startswith("index ") for t in found):
                     flow.generators.add(short)
-            elif raising_branch(statements(node.body), found):
+                continue
+            if returns_grown_list(node, found):
+                flow.growers.add(short)
+            if raising_branch(statements(node.body), found):
                 flow.raisers[short] = raised_names(statements(node.body))
         for name, node in functions:
             if name in wanted and contains([node.body], cst.Try):
@@ -79,7 +84,7 @@ def rewrite_control(node: cst.FunctionDef, dynamic: set[str], flow: FileFlow) ->
     plain = plain.with_changes(body=body) if tries.changed else plain
     flat = plain.visit(ComprehensionLoops(dynamic, taken))
     assert isinstance(flat, cst.FunctionDef)
-    rewriter = FlowRewriter(flat, dynamic, caught=node.name.value in flow.tried)
+    rewriter = FlowRewriter(flat, dynamic, node.name.value in flow.tried, frozenset(flow.growers | flow.generators))
     made = rewriter.function(flat)
     return made if rewriter.changed or changed or tries.changed else None
 
@@ -119,7 +124,9 @@ def rewrite_source(
         if not flows:
             flows.append(FileFlow.of(wrapper, wanted, tests))
         flow = flows[0]
-        dynamic = flow.dynamic[name] | generator_calls(node, flow.generators)
+        growers = flow.generators | flow.growers
+        dynamic = flow.dynamic[name] | generator_calls(node, growers)
+        dynamic |= grown_by_calls(node, growers, dynamic)[1]
         short = node.name.value
         node, inner = with_local_functions(node, lambda before, after: rewrite_control(after, tests(before), flow))
         if contains([node.body], cst.Yield):

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import bracketed, code_of
+from autofix.surgery.source_nodes import bracketed, code_of
 
 
 def plain_line(text: str) -> cst.SimpleStatementLine:

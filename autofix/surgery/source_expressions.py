@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import libcst as cst
 
+from autofix.surgery.source_growers import calls_grower
+from autofix.surgery.source_lookups import FLAGS, lookup, lookup_or, membership
 from autofix.surgery.source_names import contains, statements, uses_of
+from autofix.surgery.source_nodes import call, code_of, one_tuple, thunk
 from autofix.surgery.source_reordered import reordered
-
-_EMPTY = cst.Module([])
-
-
-def code_of(node: cst.CSTNode) -> str:
-    """The source text of a node, without surrounding space."""
-    return _EMPTY.code_for_node(node).strip()
-
-
-def call(name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
-    """`name(args, keywords)` as a node."""
-    plain = [cst.Arg(a) for a in args]
-    named = [cst.Arg(v, keyword=cst.Name(k), equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))) for k, v in keywords.items()]
-    return cst.Call(cst.Name(name), [*plain, *named])
-
-
-def thunk(value: cst.BaseExpression) -> cst.Lambda:
-    """`lambda: value`."""
-    return cst.Lambda(cst.Parameters(), value, colon=cst.Colon(whitespace_after=cst.SimpleWhitespace(" ")))
-
-
-def bracketed(value: cst.BaseExpression) -> cst.BaseExpression:
-    """A tuple without brackets gets some."""
-    return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if isinstance(value, cst.Tuple) and not value.lpar else value
-
-
-def one_tuple(value: cst.BaseExpression) -> cst.Tuple:
-    """`(value,)`."""
-    return cst.Tuple([cst.Element(bracketed(value), comma=cst.Comma())])
 
 
 class _Nones(cst.CSTVisitor):
@@ -72,6 +45,8 @@ def flag_call(test: cst.BaseExpression, helpers: set[str]) -> cst.BaseExpression
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         helpers.add("none_of")
         return call("none_of", flag_call(test.expression, helpers))
+    if isinstance(test, cst.Comparison) and membership(test) is not None:
+        return membership(test)  # type: ignore[return-value]
     if isinstance(test, cst.Comparison) and len(test.comparisons) > 1:
         helpers.add("all_of")
         left, parts = test.left, []
@@ -82,45 +57,6 @@ def flag_call(test: cst.BaseExpression, helpers: set[str]) -> cst.BaseExpression
     if isinstance(test, cst.Call) and isinstance(test.func, cst.Name) and test.func.value == "bool" and len(test.args) == 1:
         return flag_call(test.args[0].value, helpers)
     return test.with_changes(lpar=[], rpar=[]) if hasattr(test, "lpar") else test
-
-
-def chosen_index(node: cst.BaseExpression, dynamic: set[str]) -> cst.BaseExpression | None:
-    """The index `t` of `self.modules[int(t)]`, `self.modules[t.item()]` or, where "index t" is in `dynamic`, `self.modules[t]`."""
-    if not isinstance(node, cst.Subscript) or not code_of(node.value).startswith("self.") or len(node.slice) != 1:
-        return None
-    index = node.slice[0].slice
-    if not isinstance(index, cst.Index):
-        return None
-    if isinstance(index.value, cst.Name):
-        return index.value if f"index {index.value.value}" in dynamic else None
-    if isinstance(index.value, cst.BinaryOperation):  # self.modules[n % 4]
-        read = uses_of(cst.Expr(index.value)).loads
-        known = any(f"index {n}" in dynamic for n in read) or re.search(r"\b(int|whole_number|number_of|index_of)\(|\.item\(\)", code_of(index.value))
-        return index.value if known else None
-    if not isinstance(index.value, cst.Call):
-        return None
-    func = index.value.func
-    if isinstance(func, cst.Name) and func.value in ("int", "whole_number", "number_of", "index_of") and index.value.args:
-        return index.value.args[0].value
-    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "item" else None
-
-
-def chosen_key(node: cst.BaseExpression, dynamic: set[str]) -> tuple[cst.BaseExpression, str] | None:
-    """(`t`, text of the key) of `self.modules[str(int(t))]`, `self.tables[f"level{t.item()}"]`: the key is a text made of one value."""
-    if not isinstance(node, cst.Subscript) or not code_of(node.value).startswith("self.") or len(node.slice) != 1:
-        return None
-    index = node.slice[0].slice
-    key = index.value if isinstance(index, cst.Index) else None
-    value: cst.BaseExpression | None = None
-    if isinstance(key, cst.Call) and code_of(key.func) == "str" and len(key.args) == 1:
-        value = key.args[0].value
-    elif isinstance(key, cst.FormattedString):
-        parts = [p for p in key.parts if isinstance(p, cst.FormattedStringExpression)]
-        value = parts[0].expression if len(parts) == 1 else None
-    if value is None or key is None:
-        return None
-    place = chosen_index(node.with_changes(slice=[cst.SubscriptElement(cst.Index(value))]), dynamic)
-    return None if place is None else (place, code_of(key.deep_replace(value, cst.Name("number"))))
 
 
 class TestRewriter(cst.CSTTransformer):
@@ -170,25 +106,30 @@ class TestRewriter(cst.CSTTransformer):
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         """One of several modules or tensors, picked by a value."""
-        index = chosen_index(original_node, self.dynamic)
-        keyed = chosen_key(original_node, self.dynamic)
-        if keyed is not None:
-            self.changed = True
-            self.helpers.add("traced_key")
-            return call("traced_key", original_node.value, keyed[0], cst.parse_expression(f"lambda number: {keyed[1]}"))
-        if index is None:
-            return updated_node
-        self.changed = True
-        self.helpers.add("traced_choice")
-        return call("traced_choice", original_node.value, index)
+        made = lookup(original_node, updated_node.value, self.dynamic)
+        self.changed |= made is not None
+        return made or updated_node
+
+    def leave_AssignTarget(self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget) -> cst.AssignTarget:
+        """What is put into a place picked by a value stays as it is."""
+        return original_node if isinstance(updated_node.target, cst.Call) else updated_node
+
+    def leave_Comparison(self, original_node: cst.Comparison, updated_node: cst.Comparison) -> cst.BaseExpression:
+        made = membership(updated_node) if code_of(original_node) in self.dynamic else None
+        self.changed |= made is not None
+        return made or updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         """A flag such as `is_causal=t > 1`, which has to be a Python bool: one call for each. len() of pieces."""
         if code_of(original_node.func) == "len" and len(original_node.args) == 1 and f"pieces {code_of(original_node.args[0].value)}" in self.dynamic:
             self.changed = True
             return updated_node.with_changes(func=cst.Name("list_length"))
+        made = lookup_or(original_node, updated_node, self.dynamic)
+        if made is not None:
+            self.changed = True
+            return made
         for i, arg in enumerate(updated_node.args):
-            if arg.keyword is not None and arg.keyword.value == "is_causal" and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
+            if arg.keyword is not None and arg.keyword.value in FLAGS and f"flag {code_of(original_node.args[i].value)}" in self.dynamic:
                 self.changed = True
                 self.helpers.add("traced_if")
                 arms = []
@@ -265,31 +206,33 @@ class _Appended(cst.CSTVisitor):
             self.names |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
 
 
-def is_list_of(names: set[str], node: cst.BaseExpression) -> bool:
-    """Whether an expression is one of the lists, a part of it, or a list made of it."""
+def is_list_of(names: set[str], node: cst.BaseExpression, growers: set[str] | None = None) -> bool:
+    """Whether an expression is one of the lists, a part of it, or a list made of it; growers: functions that return such lists."""
     if isinstance(node, cst.Subscript):
-        return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Slice) and is_list_of(names, node.value)
+        return len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Slice) and is_list_of(names, node.value, growers)
     if isinstance(node, cst.Call):
-        return reordered(node) and is_list_of(names, node.args[0].value)
+        return calls_grower(node, growers or set()) or (reordered(node) and is_list_of(names, node.args[0].value, growers))
     return isinstance(node, cst.Name) and node.value in names
 
 
 class ListReaders(cst.CSTTransformer):
     """torch.stack, torch.cat, len and list of the lists that a function appends to, by helpers that know lists grown in the graph."""
 
-    def __init__(self, body: Any, helpers: set[str]) -> None:
+    def __init__(self, body: Any, helpers: set[str], grown: set[str] | None = None, growers: set[str] | None = None) -> None:
         found = _Appended()
+        found.names |= grown or set()
         for s in body:
             s.visit(found)
-        self.names, self.helpers = found.names, helpers
+        self.names, self.helpers, self.growers, self.changed = found.names, helpers, growers or set(), False
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        if not original_node.args or not is_list_of(self.names, original_node.args[0].value):
+        if not original_node.args or not is_list_of(self.names, original_node.args[0].value, self.growers):
             return updated_node
         new = READERS_OF_LISTS.get(code_of(updated_node.func))
         if new is None:
             return updated_node
         self.helpers.add(new)
+        self.changed = True
         return updated_node.with_changes(func=cst.Name(new))
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import libcst as cst
 
 from autofix.surgery.source_exits import LoopExits, LoopReturns, RewriteReturns, as_tuple, plain_line
-from autofix.surgery.source_expressions import ListReaders, TestRewriter, code_of, flag_call, none_names, turn_limit
+from autofix.surgery.source_expressions import ListReaders, TestRewriter, flag_call, none_names, turn_limit
+from autofix.surgery.source_growers import grown_by_calls
 from autofix.surgery.source_names import EVERYTHING, contains, else_statements, exposed, falls_through, parameter_names, statements, uses_of
+from autofix.surgery.source_nodes import code_of
 
 
 def tuple_text(names: Sequence[str]) -> str:
@@ -50,10 +52,12 @@ def _lead(new: list[Any], old: Any) -> list[Any]:
 
 
 class FlowRewriter:
-    """Rewrites one function. `dynamic` holds the texts of tests and iterables that need it; `caught`: what it raises may be caught."""
+    """Rewrites one function. `dynamic` holds the texts of tests and iterables that need it; `caught`: what it raises may be caught;
+    `growers`: functions that return lists whose length only the graph knows."""
 
-    def __init__(self, function: cst.FunctionDef, dynamic: set[str], caught: bool = False) -> None:
-        self.dynamic, self.caught = dynamic, caught
+    def __init__(self, function: cst.FunctionDef, dynamic: set[str], caught: bool = False, growers: frozenset[str] = frozenset()) -> None:
+        self.dynamic, self.caught, self.growers = dynamic, caught, set(growers)
+        self.grown = grown_by_calls(function, self.growers, dynamic)[0]
         self.changed = False
         self.helpers: set[str] = set()
         self.taken: set[str] = set()
@@ -80,9 +84,10 @@ class FlowRewriter:
         body = statements(node.body)
         doc = body[:1] if node.get_docstring() is not None else []
         new = self.block(body[len(doc) :], set(), parameter_names(node.params), tail=True, raw=False)
-        lists = ListReaders(body, self.helpers)
-        if self.changed and lists.names:
+        lists = ListReaders(body, self.helpers, self.grown, self.growers)
+        if (self.changed and lists.names) or self.growers:
             new = [s.visit(lists) for s in new]
+            self.changed |= lists.changed
         return node.with_changes(body=node.body.with_changes(body=[*doc, *new])) if isinstance(node.body, cst.IndentedBlock) else node
 
     def block(self, body: Sequence[Any], live: set[str], defined: Any, *, tail: bool, raw: bool) -> list[Any]:

@@ -11,8 +11,9 @@ from typing import Any
 import libcst as cst
 
 from autofix.surgery.source_exits import plain_line
-from autofix.surgery.source_expressions import TestRewriter, call, code_of, flag_call
+from autofix.surgery.source_expressions import TestRewriter, flag_call
 from autofix.surgery.source_names import contains, else_statements, statements, uses_of
+from autofix.surgery.source_nodes import call, code_of
 
 EXITS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
 

@@ -62,6 +62,7 @@ def symbolic_slice(tensor: torch.Tensor, dim: int, index: slice) -> torch.Tensor
         length = stop - start
         fixed = length if type(length) is int else int(length.node.expr) if length.node.expr.is_Integer else None
         if fixed is not None and fixed >= 0 and statically_known_true(start >= 0) and statically_known_true(stop <= tensor.shape[dim]):
+            torch._check(start <= tensor.shape[dim])
             return tensor.narrow(dim, start, fixed)
     return torch.ops.aten.slice.Tensor(tensor, dim, start, stop, index.step or 1)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from autofix.surgery.source_merge import tell
+
 
 def counted_items(count: Any, get: Any) -> Any:
     """`count` items; `get(i)` gives one, and so does an index."""
@@ -79,7 +81,13 @@ def loop_range(*args: Any) -> Any:
     if type(step) is not int:
         raise TypeError("a range whose step is known only at run time can't be captured")
     span = stop - start if step > 0 else start - stop
-    return counted_items(torch.sym_max(0, (span + abs(step) - 1) // abs(step)), lambda i: start + i * step)
+
+    def number(i: Any) -> Any:
+        value = start + i * step
+        tell(value <= stop - 1 if step > 0 else value >= stop + 1)
+        return value
+
+    return counted_items(torch.sym_max(0, (span + abs(step) - 1) // abs(step)), number)
 
 
 def loop_enumerate(items: Any, start: int = 0) -> Any:

@@ -64,6 +64,12 @@ def lower_size(value: Any) -> Any:
     return size_bound(value, False)
 
 
+def tell(holds: Any) -> None:
+    """What surely holds wherever this code runs, told to what reasons about sizes; only of numbers that the graph itself makes."""
+    if isinstance(holds, torch.SymBool) and any(str(s).startswith("u") for s in holds.node.expr.free_symbols):
+        torch._check(holds)
+
+
 def as_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The tensor in a dtype; itself where it has it already."""
     return tensor if tensor.dtype is dtype else tensor.to(dtype)

@@ -8,8 +8,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-from autofix.surgery.source_expressions import call, code_of
 from autofix.surgery.source_names import root_name
+from autofix.surgery.source_nodes import call, code_of
 from autofix.surgery.source_sizes import is_number_expression, reach, tainted_names
 
 ROUNDING = frozenset(

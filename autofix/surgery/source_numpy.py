@@ -7,8 +7,8 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import call, code_of
 from autofix.surgery.source_names import parameter_names, root_name, uses_of
+from autofix.surgery.source_nodes import call, code_of
 from autofix.surgery.source_patch import add_runtime, replace_functions
 
 UNARY = frozenset(

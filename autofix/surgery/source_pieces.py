@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import code_of
 from autofix.surgery.source_names import contains, root_name, uses_of
+from autofix.surgery.source_nodes import code_of
 from autofix.surgery.source_reordered import reordered
 
 SPLITS = frozenset({"split", "chunk", "unbind", "tensor_split"})

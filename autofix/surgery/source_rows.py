@@ -189,6 +189,7 @@ def loop_slot(first: Any, last: Any, changed: bool) -> Any:
             self.growth: dict[int, int] = {}
             self.caps: dict[int, Any] = {}
             self.steady: set[int] = set()
+            self.low: Any = None
             if not changed:
                 return
             if first is UNSET and is_number(last):

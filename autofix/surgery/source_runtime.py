@@ -158,6 +158,13 @@ def outside_reads(watches: list[Any], own: list[Any]) -> tuple[list[Any], list[t
     return list(keys), list(keys.values())
 
 
+def as_operand(value: Any) -> Any:
+    """What a branch or loop can be handed in place of a number: a truth value or a float of sizes goes in as a 0-d tensor."""
+    if isinstance(value, torch.SymBool):
+        return torch.scalar_tensor(value, dtype=torch.bool)
+    return torch.scalar_tensor(value, dtype=torch.float64) if isinstance(value, torch.SymFloat) else value
+
+
 def cell_values(fn: Any) -> list[Any]:
     """What a function reads from enclosing functions, and its defaults."""
     found = list(fn.__defaults__ or ()) + list((fn.__kwdefaults__ or {}).values())
@@ -253,7 +260,7 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
     if even is not None:
         return traced_if(flag, then, other, *even)
     leaves, spec, slots = merge_results(opened(list(a)), opened(list(b)))
-    operands, own = pytree.tree_flatten(opened(list(values)))
+    operands, own = pytree.tree_flatten(opened([as_operand(v) for v in values]))
     moving = [i for i, v in enumerate(operands) if isinstance(v, (torch.Tensor, torch.SymInt))]
     keys, captured = outside_reads([watch_a, watch_b], [operands[i] for i in moving])
     written = [k for k in keys if any(k in w.versions and w.seen[k]._version != w.versions[k] for w in (watch_a, watch_b))]
@@ -262,7 +269,7 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
         return tuple(closed(leaves([slot.unpack([]) for slot in slots])))
     sizes = closed_sizes(then, closed_sizes(other, {}))
     names = [*keys, *sizes]
-    captured += sizes.values()
+    captured += map(as_operand, sizes.values())
 
     def branch(fn: Any) -> Any:
         def run(*inner: Any) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-from autofix.surgery.source_expressions import code_of
+from autofix.surgery.source_assignments import Assignments, converts
+from autofix.surgery.source_lookups import FLAGS, held_names
 from autofix.surgery.source_names import root_name, uses_of
+from autofix.surgery.source_nodes import code_of
 from autofix.surgery.source_pieces import SPLITS, LoopsOver, grown_lists, loop_names, pieces_of
 
 SIZE_METHODS = frozenset({"size", "numel", "nelement", "__len__"})
@@ -147,48 +149,6 @@ def is_number_expression(node: cst.BaseExpression) -> bool:
     return False
 
 
-class _Assignments(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.pairs: list[tuple[set[str], cst.BaseExpression]] = []
-
-    def visit_Assign(self, node: cst.Assign) -> None:
-        for target in node.targets:
-            if isinstance(target.target, cst.Tuple) and isinstance(node.value, cst.Tuple) and len(target.target.elements) == len(node.value.elements):
-                for t, v in zip(target.target.elements, node.value.elements):
-                    self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(t.value)], cst.Name("None"))).stores, v.value))  # type: ignore[arg-type]
-            else:
-                self.pairs.append((uses_of(cst.Assign([target], cst.Name("None"))).stores, node.value))
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:
-        if isinstance(node.target, cst.Name):
-            self.pairs.append(({node.target.value}, node.value))
-
-    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:
-        if isinstance(node.target, cst.Name):
-            self.pairs.append(({node.target.value}, node.value))
-
-    def visit_For(self, node: cst.For | cst.CompFor) -> None:
-        self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores, node.iter))
-
-    visit_CompFor = visit_For
-
-
-def _converts(node: cst.CSTNode) -> bool:
-    """Whether an expression turns something into a Python number: int(), float(), item(), tolist() or what replaced them."""
-    found = _Calls()
-    node.visit(found)
-    return bool(found.names & {"int", "float", "bool", "item", "tolist", "whole_number", "number_of", "real_of", "size_list"})
-
-
-class _Calls(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Call(self, node: cst.Call) -> None:
-        func = node.func
-        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
-
-
 def tainted_names(
     function: cst.FunctionDef, integer_arguments: Iterable[str] = (), hit: Any = None, given: Iterable[str] = ()
 ) -> tuple[set[str], set[str]]:
@@ -196,12 +156,12 @@ def tainted_names(
 
     given: parameters that hold sizes. hit: says of a node whether it stands on a line where a tensor was seen to become a Python value.
     """
-    found = _Assignments()
+    found = Assignments()
     function.body.visit(found)
     sizes: set[str] = set(given)
     values: set[str] = set(integer_arguments)
     for names, expression in found.pairs:
-        if hit is not None and hit(expression) and is_number_expression(expression) and _converts(expression):
+        if hit is not None and hit(expression) and is_number_expression(expression) and converts(expression):
             values |= names
     for _ in range(4):
         for names, expression in found.pairs:
@@ -294,8 +254,12 @@ class _Tests(cst.CSTVisitor):
             if target is not None:
                 self.dynamic |= {f"index {name}" for name in uses_of(cst.Assign([cst.AssignTarget(target)], cst.Name("None"))).stores}
 
+    def visit_Comparison(self, node: cst.Comparison) -> None:
+        if any(isinstance(c.operator, (cst.In, cst.NotIn)) for c in node.comparisons) and reach(node.left, self.sizes, self.values)[1]:
+            self.dynamic.add(code_of(node))
+
     def visit_Arg(self, node: cst.Arg) -> None:
-        if node.keyword is not None and node.keyword.value == "is_causal":
+        if node.keyword is not None and node.keyword.value in FLAGS:
             size, value = reach(node.value, self.sizes, self.values)
             if value or (size and self.with_sizes):
                 self.dynamic.add(f"flag {code_of(node.value)}")
@@ -321,7 +285,7 @@ def dynamic_tests(
         return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
 
     size_names, value_names = tainted_names(function, arguments, hit, given)
-    held = _Assignments()
+    held = Assignments()
     function.body.visit(held)
     for names, expression in held.pairs:  # m = x.mean(): a test of m is a test of a value, also where eager did not come by
         if isinstance(expression, cst.Call) and reach(expression, set(), set())[1]:
@@ -343,4 +307,5 @@ def dynamic_tests(
     grown = grown_lists(function, visitor.dynamic | {f"pieces {name}" for name in pieces})
     over = LoopsOver(pieces | grown)
     function.body.visit(over)
-    return visitor.dynamic | over.found | {f"index {name}" for name in value_names} | {f"pieces {name}" for name in pieces}
+    held_lists = {f"held {name}" for name in held_names(function, held.pairs)}
+    return visitor.dynamic | over.found | held_lists | {f"index {name}" for name in value_names} | {f"pieces {name}" for name in pieces}

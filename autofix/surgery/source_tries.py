@@ -13,9 +13,9 @@ from typing import Any
 import libcst as cst
 
 from autofix.surgery.source_exits import RewriteReturns, plain_line
-from autofix.surgery.source_expressions import bracketed, code_of
 from autofix.surgery.source_forms import visited
 from autofix.surgery.source_names import contains, else_statements, falls_through, statements, uses_of
+from autofix.surgery.source_nodes import bracketed, code_of
 
 SUFFIX = "_or_error"
 

@@ -6,7 +6,7 @@ import ast
 
 import libcst as cst
 
-from autofix.surgery.source_expressions import code_of
+from autofix.surgery.source_nodes import code_of
 
 DECORATORS = frozenset({"script", "script_method", "script_if_tracing", "export"})
 AROUND = frozenset({"freeze", "optimize_for_inference"})

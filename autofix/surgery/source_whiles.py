@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, upper_size
+from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, tell, upper_size
 from autofix.surgery.source_rows import as_rows, closed, grown_rows, loop_slot, opened, rows_like
 from autofix.surgery.source_runtime import (
     as_flag,
+    as_operand,
     closed_sizes,
     flag_tensor,
     is_tracing,
@@ -37,7 +38,7 @@ def probe_turn(test: Any, step: Any, leaves: list[Any], spec: Any) -> tuple[Any,
     with quiet_sizes(scratch=True), watch:
         versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in now]
         values = closed(pytree.tree_unflatten(now, spec))
-        flag_tensor(as_flag(test(*values)))
+        held_test(test, values)
         stop, *new = step(*values)
         after, _ = flat_values(new)
         note_results(watch, after)
@@ -47,17 +48,34 @@ def probe_turn(test: Any, step: Any, leaves: list[Any], spec: Any) -> tuple[Any,
     return stop, new, changed, watch
 
 
-def free_number(before: Any, after: Any, turns: Any = None) -> Any:
+def held_test(test: Any, values: Any) -> None:
+    """Make the test of a loop; in its body it holds."""
+    flag = as_flag(test(*values))
+    tell(flag)
+    flag_tensor(flag)
+
+
+def free_number(before: Any, after: Any, turns: Any = None, low: Any = None) -> Any:
     """A whole number that a turn changes, as one without a value; anything else as it is."""
     if type(before) is not int or before is after or not is_number(after):
         return before
     with quiet_sizes(scratch=True):
-        return blank_number(turns)
+        return blank_number(turns, low)
 
 
-def blank_number(turns: Any) -> Any:
+def lowest(first: Any, before: Any, after: Any) -> Any:
+    """The first value of a number to which each turn adds a constant that is not negative: it never falls below it. None for others."""
+    if type(first) is not int or not isinstance(before, torch.SymInt) or not isinstance(after, torch.SymInt):
+        return None
+    step = after.node.expr - before.node.expr
+    return first if step.is_Integer and step >= 0 else None
+
+
+def blank_number(turns: Any, low: Any = None) -> Any:
     """A whole number without a value; one that counts turns lies between 0 and their number."""
     number = torch.ops.aten.alias(torch.zeros((), dtype=torch.int64)).item()
+    if low is not None:
+        torch._check(number >= low)
     if turns is not None:
         torch._check(number >= 0)
         torch._check(number < turns)
@@ -82,7 +100,7 @@ def trial_leaf(slot: Any, shift: int, turns: Any = None) -> Any:
     if slot.kind == "fixed":
         return slot.first
     if slot.kind == "number":
-        return blank_number(turns) if slot.dtype is torch.int64 else torch.zeros((), dtype=slot.dtype)
+        return blank_number(turns, slot.low) if slot.dtype is torch.int64 else torch.zeros((), dtype=slot.dtype)
     sizes = [sum(map(ord, str(s))) % 5 + shift if d in slot.vary else s for d, s in enumerate(slot.first.shape)]
     return torch.zeros(sizes, dtype=slot.dtype, device=slot.first.device)
 
@@ -98,17 +116,26 @@ def row_leaves(values: list[Any]) -> list[bool]:
 
 def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list[Any], Any, list[Any], bool, Any]:
     """(variables, their structure, one slot a leaf, whether the loop may stop itself, what it reads), found by trial turns."""
-    leaves, spec = flat_values(values)
-    stop, new, changed, watch = probe_turn(test, step, leaves, spec)
+    first = [free_number(v, None if i else 1, turns) if turns is not None and not i else v for i, v in enumerate(values)]
+    stop, new, changed, watch = probe_turn(test, step, *flat_values(first))
     free = [free_number(a, b, turns if i == 0 else None) for i, (a, b) in enumerate(zip(values, new))]
-    _, new, _, _ = probe_turn(test, step, *flat_values(free))
+    _, after, _, _ = probe_turn(test, step, *flat_values(free))
+    lows = [lowest(a, b, c) for a, b, c in zip(values, free, after)]
+    if any(low is not None for low in lows[1 if turns is not None else 0 :]):
+        free = [free_number(a, b, turns if i == 0 else None, low) for i, (a, b, low) in enumerate(zip(values, new, lows))]
+        _, after, _, _ = probe_turn(test, step, *flat_values(free))
+    new = after
     values = align_lists(values, new)
     leaves, spec = flat_values(values)
-    stop, new, changed, watch = probe_turn(test, step, leaves, spec)
+    unbound = [f if type(v) is int else v for v, f in zip(values, free)]
+    stop, new, changed, watch = probe_turn(test, step, *flat_values(unbound))
     after, spec_after = flat_values(new)
     if len(after) != len(leaves):
         raise TypeError("a container changes its shape in a loop")
     slots = [loop_slot(a, b, c) for a, b, c in zip(leaves, after, changed)]
+    spread = [low for v, low in zip(values, lows) for _ in flat_values([v])[0]]
+    for slot, low in zip(slots, spread):
+        slot.low = low
     for _ in range(4):
         grown: list[dict[Any, Any]] = []
         for shift in (3, 5):
@@ -217,7 +244,7 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
         if slot.kind == "fixed" and isinstance(slot.first, torch.Tensor) and id(slot.first) not in keys:
             keys.append(id(slot.first))
             captured.append(slot.first)
-    names, extra = [*keys, *reads], [*captured, *reads.values()]
+    names, extra = [*keys, *reads], [*captured, *map(as_operand, reads.values())]
     held = len(state)
 
     def variables(inner: Any, turns: Any = None) -> tuple[Any, Any]:
@@ -233,6 +260,9 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
     def turn(*inner: Any) -> Any:
         table, now = variables(inner, bound if counter else None)  # where the test is made, the counter may have reached its end
         with watch_reads(table):
+            if not counter:
+                with quiet_sizes(scratch=True):
+                    held_test(rebound(test, table), now)
             stop, *new = rebound(step, table)(*now)
             out = [flag_tensor(as_flag(stop)).clone()] if stops else []
             for slot, leaf in zip(slots, flat_values(new)[0]):
@@ -263,7 +293,10 @@ def pack_leaf(slot: Any, value: Any, table: Any = None) -> list[torch.Tensor]:
         torch._check(room >= 0)
         value = torch.cat([value, value.new_zeros([room if i == d else n for i, n in enumerate(value.shape)])], d)
         if value.shape[d] is not cap:
-            value = value.narrow(d, 0, cap)
+            if "u" in str(cap):  # it is as long as that, which what is captured again does not know: a length that needs no proof
+                value = value.index_select(d, torch.arange(cap, device=value.device))
+            else:
+                value = value.narrow(d, 0, cap)
     return [value.clone(memory_format=torch.contiguous_format), *sizes]
 
 
@@ -278,6 +311,8 @@ def unpack_state(slots: list[Any], tensors: list[torch.Tensor], table: Any, turn
         value: Any = tensors.pop(0)
         if slot.kind == "number" and slot.dtype is torch.int64:
             value = value.item()
+            if slot.low is not None:
+                torch._check(value >= slot.low)
             if turns is not None:
                 torch._check(value >= 0)
                 torch._check(value < table.get(id(turns), turns))
