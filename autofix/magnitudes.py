@@ -98,8 +98,8 @@ class PlacesInReach(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = str(func).split(".")[1] if "." in str(func) else str(func)
         grid = "grid_sampler" in name
         if grid or (name in ("_to_copy", "copy_") and isinstance(out, torch.Tensor) and not (out.is_floating_point() or out.is_complex())):
-            source = args[1] if grid or name == "copy_" else args[0]
-            if out.dtype != torch.bool and source.is_floating_point():
+            source = args[2] if grid and name.endswith("_backward") else args[1] if grid or name == "copy_" else args[0]
+            if grid or (out.dtype != torch.bool and source.is_floating_point()):
                 self.kept &= bool((source.abs() < MOST_PLACES).all())
         return out
 

@@ -51,6 +51,13 @@ def test_singular_matrices_give_what_lapack_gives():
     same(LINALG_DECOMPOSITIONS["aten.linalg_inv_ex.default"](a)[1], L.inv_ex(a)[1])
 
 
+def test_logarithms_of_determinants_that_overflow_or_are_negative():
+    a = normal(4, 8, 8)
+    a = torch.stack([*a, a[0] * 1e30, a[1].roll(1, 0), a[1] * 0])
+    same(LINALG_DECOMPOSITIONS["aten.logdet.default"](a), torch.logdet(a))
+    assert bool(torch.isnan(torch.logdet(a)).any() and torch.isfinite(torch.logdet(a)).any())
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 3), (3, 5), (1, 4, 4), (2, 9, 12)])
 def test_lu_and_qr_of_any_shape(shape):
     a = normal(*shape)

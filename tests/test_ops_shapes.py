@@ -72,3 +72,9 @@ def test_written_parts():
         NEW[torch.Tensor.__setitem__](ours, key, value)
         theirs[key] = value
         assert torch.equal(ours, theirs)
+
+
+def test_coordinates_of_flat_indices():
+    flat = torch.arange(24).reshape(4, 6)
+    for shape in ((2, 3, 4), (24,), 24):
+        assert torch.equal(torch.stack(NEW[torch.unravel_index](flat, shape)), torch.stack(torch.unravel_index(flat, shape)))

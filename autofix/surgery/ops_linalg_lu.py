@@ -146,6 +146,12 @@ def slogdet_with_factors(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return sign.to(a.dtype), logabs.to(a.dtype), packed.reshape(a.shape).to(a.dtype), (pivots + 1).to(torch.int32).reshape(*head, pivots.shape[-1])
 
 
+def logdet(a: Tensor) -> Tensor:
+    """aten.logdet, without the determinant itself, which may overflow: NaN where it is negative."""
+    sign, logabs = slogdet_with_factors(a)[:2]
+    return torch.where(sign < 0, math.nan, logabs)
+
+
 def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """aten.linalg_lu_factor_ex: (LU, pivots, info); CPU always pivots."""
     packed, _, pivots, _ = lu_factors(flatten_batch(a.to(torch.float64)))
@@ -265,6 +271,7 @@ LU_DECOMPOSITIONS = {
     "aten._linalg_det.default": det_with_factors,
     "aten.linalg_det.default": det_only,
     "aten._linalg_slogdet.default": slogdet_with_factors,
+    "aten.logdet.default": logdet,
     "aten.linalg_lu_factor_ex.default": lu_factor_ex,
     "aten.linalg_lu.default": lu_full,
     "aten.lu_unpack.default": lu_unpack,

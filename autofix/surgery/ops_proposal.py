@@ -9,6 +9,7 @@ from autofix.strategy import Evidence
 SAME_OPERATOR = {
     "inverse": "linalg_inv",
     "linalg_tensorinv": "linalg_inv",
+    "logdet": "linalg_slogdet",
     "qr": "linalg_qr",
     "cholesky": "linalg_cholesky",
     "erf_inv": "erfinv",

@@ -229,6 +229,16 @@ def write_part(target: Tensor, key: Any, value: Any) -> None:
     target[key] = value
 
 
+def places_of(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """torch.unravel_index: coordinates of flat indices, axis by axis from the last."""
+    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    found: list[Tensor] = []
+    for size in reversed(sizes):
+        found.append(torch.remainder(indices, size))
+        indices = torch.div(indices, size, rounding_mode="floor")
+    return tuple(reversed(found))
+
+
 def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
     """{name: {torch function: replacement}}."""
     lower, upper = triangle_places(True), triangle_places(False)
@@ -246,6 +256,7 @@ def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]
         "__setitem__": {torch.Tensor.__setitem__: write_part},
         "roll": {torch.roll: rolled(torch.roll), torch.Tensor.roll: rolled(torch.roll)},
         "matrix_norm": {torch.linalg.matrix_norm: spectral_norm_of(torch.linalg.matrix_norm)},
+        "unravel_index": {torch.unravel_index: places_of},
         "unique_consecutive": {
             torch.unique_consecutive: runs_checked(torch.unique_consecutive),
             torch.Tensor.unique_consecutive: runs_checked(torch.unique_consecutive),

@@ -87,6 +87,36 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "batch"}}
 """
 
+WARPED = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, grid, volume):
+        with torch.enable_grad():
+            x, grid = x.detach().requires_grad_(True), grid.detach().requires_grad_(True)
+            seen = F.grid_sample(F.pad(x, (1, 2, 2, 1), mode="replicate"), grid, padding_mode="border", align_corners=False)
+            for_x, for_grid = torch.autograd.grad(seen.pow(2).sum(), (x, grid))
+            volume = volume.detach().requires_grad_(True)
+            large = F.interpolate(F.max_pool3d(volume, 2), scale_factor=2, mode="trilinear")
+            return for_x, for_grid, torch.autograd.grad(large.pow(2).sum(), volume)[0]
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(1, 2, 5, 6), torch.rand(1, 3, 4, 2) * 2 - 1, torch.randn(1, 2, 4, 6, 4)]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.randn(3, 2, 5, 6), torch.rand(3, 3, 4, 2) * 2.4 - 1.2, torch.randn(3, 2, 4, 6, 4)]]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "grid": {0: "batch"}, "volume": {0: "batch"}}
+"""
+
 CURVATURE = """
 import torch
 from torch import nn
@@ -126,7 +156,7 @@ class CaptureBelowAutograd(ProgramStrategy):
     deepcopy inside forward.
 
     Why it is safe: the operators are those that eager PyTorch runs for these derivatives; nothing is approximated. Gradient operators that ONNX
-    lacks are written in forward operators (autofix/surgery/gradient_forms.py names the formulas).
+    lacks are written in forward operators (autofix/surgery/gradient_forms.py and gradient_forms_places.py name the formulas).
     """
 
     treats = (
@@ -150,16 +180,19 @@ class CaptureBelowAutograd(ProgramStrategy):
     def apply(plan: Any) -> Any:
         from autofix.surgery.capture_below_autograd import capture_below_autograd
         from autofix.surgery.gradient_forms import GRADIENT_FORMS, decomposed_although_composite
+        from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS
         from autofix.surgery.ops_scatter import diagonal_scatter
 
         plan.contexts += [capture_below_autograd, decomposed_although_composite]
         plan.decompositions.update(GRADIENT_FORMS)
+        plan.decompositions.update(PLACE_GRADIENTS)
         plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter
         return plan
 
     REPAIRS = (
         Example(SENSITIVITY, symptom="unsupported-python", fix={}),
         Example(ATTRIBUTION, symptom="capture-error", fix={}),
+        Example(WARPED, symptom="capture-error", fix={}),
         Example(CURVATURE, symptom="unsupported-python", fix={}),
     )
     DECLINES = (Diagnosis("capture-error", Stage.CAPTURE, {"message": "something else"}),)

@@ -41,6 +41,7 @@ OPERATORS = (
     "aten.linalg_solve_ex.default",
     "aten.linalg_solve_triangular.default",
     "aten.linalg_tensorinv.default",
+    "aten.logdet.default",
     "aten.lu_unpack.default",
     "aten.ormqr.default",
     "aten.qr.default",
@@ -101,7 +102,7 @@ dynamic_shapes = {"x": {0: "batch"}}
 class DecomposeLinalg(ProgramStrategy):
     """Replace linear algebra operators by loops of products, masks and rotations, computed in float64.
 
-    When it helps: solve, inv, det of float64, slogdet, lu, triangular solves, cholesky, qr, eigh, svd, pinv, lstsq, matrix_exp and what
+    When it helps: solve, inv, det of float64, slogdet, logdet, lu, triangular solves, cholesky, qr, eigh, svd, pinv, lstsq, matrix_exp and what
     torch builds on them (matrix_rank, cond, matrix_norm, tensorsolve, matrix_power with negative powers), at any batch and matrix size.
 
     Why it is safe: elimination pivots as LAPACK does, QR keeps LAPACK's signs, and float64 throughout makes the results at least as near to the truth
@@ -157,6 +158,7 @@ class DecomposeLinalg(ProgramStrategy):
                 "operators": sorted(
                     INVERSES
                     + ["aten._linalg_slogdet.default", "aten._linalg_solve_ex.default", "aten.linalg_solve.default", "aten.linalg_solve_ex.default"]
+                    + ["aten.logdet.default"]
                 )
             },
         ),
