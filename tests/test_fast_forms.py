@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from autofix.surgery.onnx_fast_conv import FAST_CONV
 from autofix.surgery.onnx_fast_grid import FAST_GRID
 from autofix.surgery.onnx_fast_index import FAST_INDEX
 from autofix.surgery.onnx_fast_nodes import replace_fast
@@ -181,3 +182,54 @@ def test_angle_keeps_the_signs_of_zeros() -> None:
     ours, theirs = atan2_single(y, x), torch.atan2(y, x)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
     assert torch.equal(torch.signbit(ours), torch.signbit(theirs))
+
+
+WINDOWS = {
+    "volume": ("Conv", (4, 3, 3, 2, 5), [2, 3, 6, 9, 9], {"strides": [2, 3, 1], "pads": [1, 2, 0, 0, 1, 3], "dilations": [1, 2, 1]}),
+    "volume of one slice": ("Conv", (2, 2, 1, 3, 3), [1, 2, 4, 5, 6], {"pads": [2, 1, 1, 0, 1, 1]}),
+    "dilated depth": ("Conv", (2, 2, 3, 1, 1), [1, 2, 8, 3, 2], {"dilations": [3, 1, 1]}),
+    "signal": ("ConvTranspose", (4, 2, 5), [2, 4, 7], {"pads": [1, 6], "dilations": [2], "group": 2}),
+    "image": ("ConvTranspose", (4, 3, 3, 5), [2, 4, 6, 8], {"pads": [3, 0, 1, 6], "group": 2}),
+    "stride 1 volume": ("ConvTranspose", (2, 3, 2, 3, 4), [2, 2, 4, 5, 6], {"pads": [0, 1, 2, 2, 1, 0]}),
+    "grown volume": (
+        "ConvTranspose",
+        (2, 3, 4, 3, 5),
+        [2, 2, 3, 5, 4],
+        {"strides": [2, 2, 3], "pads": [1, 0, 2, 3, 1, 0], "output_padding": [1, 1, 2]},
+    ),
+    "deep steps, flat rows": ("ConvTranspose", (2, 2, 6, 3, 3), [1, 2, 5, 4, 4], {"strides": [3, 1, 1], "pads": [7, 1, 3, 4, 0, 1]}),
+    "few rows": ("ConvTranspose", (2, 2, 2, 1, 2), [1, 2, 3, 4, 4], {"strides": [2, 3, 1], "output_padding": [0, 2, 0]}),
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_convolutions(kind: str) -> None:
+    op_type, weight, shape, settings = WINDOWS[kind]
+    rng = np.random.default_rng(0)
+    outputs = weight[0] if op_type == "Conv" else weight[1] * settings.get("group", 1)
+    inputs = [rng.standard_normal(s).astype(np.float32) for s in (shape, weight, (outputs,))]
+    assert_same(results(op_type, inputs, FAST_CONV, (1, 2), kernel_shape=list(weight[2:]), **settings))
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_what_is_not_finite_stays_where_the_windows_of_a_volume_see_it(value: float) -> None:
+    rng = np.random.default_rng(0)
+    for op_type, settings in (("Conv", {"pads": [1, 1, 1, 1, 1, 1]}), ("ConvTranspose", {"strides": [2, 2, 2]})):
+        x, weight = rng.standard_normal((1, 2, 4, 5, 6)).astype(np.float32), rng.standard_normal((2, 2, 2, 3, 3)).astype(np.float32)
+        x[0, 1, 2, 4, 0] = x[0, 0, 1, 0, 5] = value
+        plain, fast = results(op_type, [x, weight], FAST_CONV, (1,), kernel_shape=[2, 3, 3], **settings)
+        np.testing.assert_array_equal(np.isfinite(fast), np.isfinite(plain))
+        assert 0 < np.isfinite(plain).sum() < plain.size
+
+
+def test_convolutions_that_are_left_alone() -> None:
+    rng = np.random.default_rng(0)
+    for op_type, weight, settings in (
+        ("ConvTranspose", (2, 2, 3, 3, 3), {"strides": [2, 2, 2]}),  # taps of zero weight would be added
+        ("ConvTranspose", (2, 2, 3, 3), {"strides": [2, 2]}),
+        ("Conv", (2, 2, 3, 3), {}),
+        ("Conv", (2, 1, 3, 3, 3), {"group": 2}),
+    ):
+        x = rng.standard_normal((1, 2, 6, 6, 6)[: len(weight)]).astype(np.float32)
+        with pytest.raises(AssertionError):
+            results(op_type, [x, rng.standard_normal(weight).astype(np.float32)], FAST_CONV, (1,), kernel_shape=list(weight[2:]), **settings)
