@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from autofix.surgery.capture_below_autograd import capture_below_autograd
 from autofix.surgery.gradient_forms import GRADIENT_FORMS
 
 aten = torch.ops.aten
@@ -75,3 +76,29 @@ def test_activations() -> None:
     check("mish_backward", grad, x)
     check("hardshrink_backward", grad, x, 0.5)
     check("softshrink_backward", grad, x, 0.5)
+
+
+class Slope(torch.nn.Module):
+    """The gradient of a recurrent layer for its input."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            return torch.autograd.grad(self.layer(x)[0].pow(2).sum(), x)[0]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_gradients_of_recurrent_layers_are_recorded_step_by_step(kind: Any) -> None:
+    from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
+
+    torch.manual_seed(0)
+    model = Slope(kind(4, 3, batch_first=True)).eval()
+    with register_lstm_while_loop_decomposition(), register_gru_while_loop_decomposition(), capture_below_autograd(), torch.no_grad():
+        program = torch.export.export(model, (torch.randn(3, 5, 4),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    assert "while_loop" not in str(program.graph)
+    x = torch.randn(2, 5, 4)
+    torch.testing.assert_close(program.module()(x), model(x))

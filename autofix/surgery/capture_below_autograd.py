@@ -64,6 +64,31 @@ def tensor_deepcopy(tensor: Any, memo: Any) -> Any:
 
 
 @contextlib.contextmanager
+def recurrent_steps_unrolled() -> Iterator[None]:
+    """While active, LSTM and GRU over a known number of steps are recorded step by step: the gradient of torch's loop has no ONNX form."""
+    try:
+        from torch._decomp.decompositions import gru_impl, lstm_impl
+        from torch.export import _patches
+    except ImportError:  # torch versions without the loop
+        yield
+        return
+
+    def chosen(plain: Any, loop: Any) -> Any:
+        def layer(input: Any, hx: Any, params: Any, *options: Any) -> Any:
+            steps = input.shape[1 if options[-1] else 0]  # batch_first comes last
+            return (plain if isinstance(steps, int) else loop)(input, hx, params, *options)
+
+        return layer
+
+    aten, register = torch.ops.aten, _patches._register_rnn_while_loop_decomposition
+    with (
+        register(aten.lstm.input, chosen(lstm_impl, _patches.lstm_while_loop_impl)),
+        register(aten.gru.input, chosen(gru_impl, _patches.gru_while_loop_impl)),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def capture_below_autograd() -> Iterator[None]:
     """While active, torch.export.export records below autograd."""
     grad = function_copy(torch.autograd.grad)
@@ -87,7 +112,7 @@ def capture_below_autograd() -> Iterator[None]:
     torch.nn.Parameter.__deepcopy__ = tensor_deepcopy  # type: ignore[method-assign]
     try:
         # The fused attention kernels have fused gradients.
-        with swapped_functions(swaps), sdpa_kernel(SDPBackend.MATH), vmap_keeps_sizes():
+        with swapped_functions(swaps), sdpa_kernel(SDPBackend.MATH), vmap_keeps_sizes(), recurrent_steps_unrolled():
             yield
     finally:
         torch.export.export = before
