@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS
+from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS, counting_losses
 
 aten = torch.ops.aten
 
@@ -75,3 +75,14 @@ def test_sampling(mode: int, padding: int, align: bool, rank: int) -> None:
     grid = torch.randn(2, *(3, 4, 2)[:rank], rank) * 1.7
     grad = torch.randn(2, 3, *grid.shape[1:-1])
     check(f"grid_sampler_{rank}d_backward", grad, x, grid, mode, padding, align, [True, True])
+
+
+def test_losses_give_the_weight_that_gradients_are_divided_by() -> None:
+    torch.manual_seed(0)
+    for name, size in (("nll_loss_forward", (6, 5)), ("nll_loss2d_forward", (2, 5, 3, 4))):
+        scores = torch.randn(*size).log_softmax(1)
+        target = torch.randint(0, 5, (size[0], *size[2:]))
+        target.view(-1)[0] = -100
+        for weight in (None, torch.rand(5)):
+            expected = getattr(aten, name)(scores, target, weight, 1, -100)
+            torch.testing.assert_close(counting_losses()[f"aten.{name}.default"](scores, target, weight, 1, -100), expected)

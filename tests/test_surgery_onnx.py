@@ -11,6 +11,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from autofix.surgery.onnx_casts import repair_kernels
+from autofix.surgery.onnx_repair_types import repair_types
 
 pytestmark = pytest.mark.slow
 
@@ -240,3 +241,20 @@ def test_small_powers_and_places_of_what_is_not_zero(dtype):
     model = one_node("NonZero", double, {"y": TensorProto.INT64})
     assert repair_kernels(model)
     np.testing.assert_array_equal(run(model, double)[0], torch.from_numpy(double["x"]).nonzero().numpy().T)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16, np.int8])
+def test_whole_numbers_cut_off_at_zero(dtype):
+    x = {"x": np.array([-5, 0, 7, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)}
+    model = one_node("Relu", x, {"y": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))}, 18)
+    repair_kernels(model)
+    np.testing.assert_array_equal(run(model, x)[0], np.maximum(x["x"], 0))
+
+
+def test_indices_in_32_bits_are_widened_where_the_operator_takes_64_alone():
+    inputs = {"x": np.zeros((3, 2), np.float32), "i": np.array([[2], [0]], np.int32), "u": np.ones((2, 2), np.float32)}
+    model = one_node("ScatterND", inputs, {"y": TensorProto.FLOAT}, 18)
+    assert repair_types(model, {}) == 1
+    np.testing.assert_array_equal(run(model, inputs)[0], [[1, 1], [0, 0], [1, 1]])
+    kept = one_node("Gather", {"x": inputs["x"], "i": inputs["i"]}, {"y": TensorProto.FLOAT}, 18)
+    assert repair_types(kept, {}) == 0

@@ -164,6 +164,14 @@ def grid_sampler_backward(
     return for_x.reshape(x.shape), torch.stack(turned, -1) if output_mask[1] else None
 
 
+def counting_losses() -> dict[str, Callable[..., Any]]:
+    """Negative log likelihoods that give the total weight as well, by which gradients are divided; the exporter's own forms give 1."""
+    from torch._decomp import decompositions
+
+    names = ("nll_loss_forward", "nll_loss2d_forward")
+    return {f"aten.{name}.default": getattr(decompositions, name) for name in names}
+
+
 PLACE_GRADIENTS: dict[str, Callable[..., Any]] = {
     **{f"aten.replication_pad{rank}d_backward.default": replication_pad_backward for rank in (1, 2, 3)},
     **{f"aten.reflection_pad{rank}d_backward.default": reflection_pad_backward for rank in (1, 2, 3)},

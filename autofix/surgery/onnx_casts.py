@@ -21,6 +21,7 @@ from autofix.surgery.onnx_double import (
     global_pool_parts,
     instance_norm_parts,
     nonzero_parts,
+    relu_parts,
     sum_parts,
 )
 from autofix.surgery.onnx_kernels import OrtKernels
@@ -78,6 +79,7 @@ DOUBLE_FORMS = {
 }  # fmt: skip
 ANY_FORMS = {
     "NonZero": nonzero_parts,
+    "Relu": relu_parts,
     "Gemm": gemm_parts,
     "Sum": sum_parts,
     "Mean": sum_parts,

@@ -247,6 +247,12 @@ def nonzero_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
     return code != TensorProto.BOOL
 
 
+def relu_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
+    """Relu of whole numbers as Max with 0."""
+    w.op("Max", node.input[0], w.cast(w.const(0), code), out=node.output[0])
+    return code not in (TensorProto.FLOAT, TensorProto.DOUBLE)
+
+
 def sum_parts(w: OnnxWriter, node: onnx.NodeProto, code: int) -> bool:
     """Sum and Mean of several tensors as Add (and Div)."""
     total = node.input[0]

@@ -29,6 +29,18 @@ def promoted_type(codes: list[int]) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(joint)) if joint.kind in "biu" else TensorProto.INT64
 
 
+WHOLE_TYPES = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32)
+
+
+def long_operands(node: onnx.NodeProto, formals: list[onnx.defs.OpSchema.FormalParameter | None], types: dict[str, int]) -> list[int]:
+    """Places of whole numbers that an operator takes in 64 bits alone: indices of ScatterND, a shape."""
+    return [
+        k
+        for k, formal in enumerate(formals)
+        if formal is not None and set(formal.types) == {"tensor(int64)"} and types.get(node.input[k]) in WHOLE_TYPES
+    ]
+
+
 def agree_operands(graph: onnx.GraphProto, opset: int, types: dict[str, int], done: list[str]) -> None:
     """Cast operands that must have one type to the promoted one, in place. `types` is kept up to date."""
     nodes: list[onnx.NodeProto] = []
@@ -40,6 +52,11 @@ def agree_operands(graph: onnx.GraphProto, opset: int, types: dict[str, int], do
         if schema is not None and not onnx_subgraphs(node):
             formals = onnx_formal_arguments(schema.inputs, len(node.input))
             variables = {c.type_param_str for c in schema.type_constraints}
+            for k in long_operands(node, formals, types):
+                name = f"{node.output[0]}_operand_{k}"
+                nodes.append(onnx.helper.make_node("Cast", [node.input[k]], [name], name=f"{name}_cast", to=TensorProto.INT64))
+                node.input[k], types[name] = name, TensorProto.INT64
+                done.append(node.op_type)
             groups: dict[str, list[int]] = {}
             for k, formal in enumerate(formals):
                 if formal is not None and formal.type_str in variables and formal.is_homogeneous and types.get(node.input[k]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,7 +59,7 @@ class RepairTypes(OnnxStrategy):
     """Cast operands of one operator to their promoted type, and outputs to PyTorch's element type.
 
     When it helps: the exporter gave a value another element type than PyTorch (a sum of float16 in float32, a shifted
-    uint8 as int8), so that the file does not load or an output has the wrong type.
+    uint8 as int8, indices in 32 bits), so that the file does not load or an output has the wrong type.
     Why it is safe: operands are promoted as PyTorch promotes them; an output is cast to the type that eager gave, which
     rounds once. Values are verified as always.
     """
@@ -70,7 +71,9 @@ class RepairTypes(OnnxStrategy):
         message = evidence.fact("message")
         if evidence.recipe.has("repair_types"):
             return
-        if evidence.diagnosis.symptom == "dtype-mismatch" or "bound to different types" in message or "does not match expected type" in message:
+        whole = re.search(r"Type 'tensor\(u?int(8|16|32)\)' of input parameter .* is invalid", message)
+        told = whole or "bound to different types" in message or "does not match expected type" in message
+        if evidence.diagnosis.symptom == "dtype-mismatch" or told:
             expected = {str(o.get("name")): str(o.get("dtype")) for o in evidence.facts.get("outputs", ())}
             yield self.fix(outputs=expected)
 

@@ -180,12 +180,12 @@ class CaptureBelowAutograd(ProgramStrategy):
     def apply(plan: Any) -> Any:
         from autofix.surgery.capture_below_autograd import capture_below_autograd
         from autofix.surgery.gradient_forms import GRADIENT_FORMS, decomposed_although_composite
-        from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS
+        from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS, counting_losses
         from autofix.surgery.ops_scatter import diagonal_scatter
 
         plan.contexts += [capture_below_autograd, decomposed_although_composite]
         plan.decompositions.update(GRADIENT_FORMS)
-        plan.decompositions.update(PLACE_GRADIENTS)
+        plan.decompositions.update({**PLACE_GRADIENTS, **counting_losses()})
         plan.decompositions["aten.diagonal_scatter.default"] = diagonal_scatter
         return plan
 
