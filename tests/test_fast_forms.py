@@ -57,6 +57,13 @@ def test_pointwise(op_type: str) -> None:
     assert_same(results(op_type, [EDGES], FAST_POINTWISE))
 
 
+@pytest.mark.parametrize(
+    ("op_type", "settings"), [("Elu", {}), ("Elu", {"alpha": 0.25}), ("Elu", {"alpha": 0.0}), ("Selu", {}), ("Selu", {"gamma": 2.0})]
+)
+def test_exponential_units(op_type: str, settings: dict[str, float]) -> None:
+    assert_same(results(op_type, [np.append(EDGES, np.float32(np.nan))], FAST_POINTWISE, **settings))
+
+
 def test_where_with_nan_and_infinity() -> None:
     a, b = np.tile(EDGES, 2), np.repeat(EDGES, 2)
     pick = np.arange(40) % 3 == 0
@@ -233,3 +240,11 @@ def test_convolutions_that_are_left_alone() -> None:
         x = rng.standard_normal((1, 2, 6, 6, 6)[: len(weight)]).astype(np.float32)
         with pytest.raises(AssertionError):
             results(op_type, [x, rng.standard_normal(weight).astype(np.float32)], FAST_CONV, (1,), kernel_shape=list(weight[2:]), **settings)
+
+
+@pytest.mark.parametrize("value", [1.0, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("settings", [{"dilations": [3, 1, 2]}, {"strides": [2, 1, 3], "pads": [1, 1, 0, 1, 0, 1]}])
+def test_largest_of_boxes(value: float, settings: dict[str, list[int]]) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 9, 8, 10)).astype(np.float32)
+    x[1, 2, 3:5, 4, 5] = value
+    assert_same(results("MaxPool", [x], FAST_REDUCE, kernel_shape=[3, 2, 3], **settings))

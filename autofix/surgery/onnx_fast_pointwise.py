@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from autofix.surgery.onnx_fast_nodes import FastGraph, fast_guarded, fast_scalar
+from autofix.surgery.onnx_types import onnx_attribute
 from autofix.surgery.onnx_writer import OnnxWriter
 
 SOFTPLUS_IS_X = 18.0
@@ -74,6 +75,26 @@ def fast_prelu(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
         return False
     below = w.op("Mul", w.op("Min", x, fast_scalar(w, 0.0)), slope)
     w.op("Add", w.op("Max", x, fast_scalar(w, 0.0)), below, out=node.output[0])
+    return True
+
+
+def fast_elu(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Elu(x, a) = max(x, a (exp(min(x, 0)) - 1)) for a from 0 to 1, where the exponential lies above x below 0 and is 0 above."""
+    x, scale = node.input[0], float(onnx_attribute(node, "alpha", 1.0))
+    if not known.is_float(x) or not 0 <= scale <= 1:
+        return False
+    below = w.op("Sub", w.op("Exp", w.op("Min", x, fast_scalar(w, 0.0))), fast_scalar(w, 1.0))
+    w.op("Max", x, below if scale == 1 else w.op("Mul", below, fast_scalar(w, scale)), out=node.output[0])
+    return True
+
+
+def fast_selu(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
+    """Selu(x) = gamma Elu(x, alpha), for which OpenVINO has a kernel; the defaults are those of the ONNX operator."""
+    x = node.input[0]
+    if not known.is_float(x):
+        return False
+    alpha, gamma = (float(onnx_attribute(node, key, value)) for key, value in (("alpha", 1.6732631921768188), ("gamma", 1.0507010221481323)))
+    w.op("Mul", w.op("Elu", x, alpha=alpha), fast_scalar(w, gamma), out=node.output[0])
     return True
 
 
@@ -180,6 +201,8 @@ FAST_POINTWISE = {
     "Cosh": fast_cosh,
     "Sinh": fast_sinh,
     "PRelu": fast_prelu,
+    "Elu": fast_elu,
+    "Selu": fast_selu,
     "Pow": fast_power,
     "Sign": fast_sign,
     "Where": fast_where,

@@ -40,9 +40,9 @@ def pool_twin(w: OnnxWriter, node: onnx.NodeProto, x: str, kernel: list[int], pa
 
 
 def fast_pool(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
-    """Pooling of one axis as pooling of images one pixel high; the mean over boxes as the mean over faces, then over depth.
+    """Pooling of one axis as pooling of images one pixel high; the mean or largest over boxes as that over faces, then over depth.
 
-    The count of values inside the padding is a product over the axes, so the second holds with padding left out as well. The kernel
+    The count of values inside the padding is a product over the axes, so the mean holds with padding left out as well. The kernel
     for the largest of an image passes over NaN and infinity: where there are such, the node itself is kept.
     """
     x, rank = node.input[0], known.rank(node.input[0])
@@ -60,16 +60,20 @@ def fast_pool(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool:
             return fast_guarded(w, [node], w.squeeze(pooled, [2]), node.output[0], finite=x)
         w.squeeze(pooled, [2], out=node.output[0])
         return True
-    if node.op_type != "AveragePool" or onnx_attribute(node, "ceil_mode", 0) or dilations != [1, 1, 1]:
+    largest = node.op_type == "MaxPool"
+    if not largest and dilations != [1, 1, 1] or onnx_attribute(node, "ceil_mode", 0) or onnx_attribute(node, "storage_order", 0):
         return False
     shape = w.op("Shape", x)
     n, c, d, h, wd = (w.op("Gather", shape, w.const([k]), axis=0) for k in range(5))
     image = w.op("Reshape", x, w.op("Concat", n, w.op("Mul", c, d), h, wd, axis=0))
-    image = pool_twin(w, node, image, kernel[1:], [pads[1], pads[2], pads[4], pads[5]], strides[1:], [1, 1])
+    image = pool_twin(w, node, image, kernel[1:], [pads[1], pads[2], pads[4], pads[5]], strides[1:], dilations[1:])
     tall, broad = w.size(image, 2), w.size(image, 3)
     deep = w.op("Reshape", image, w.op("Concat", n, c, d, w.op("Mul", tall, broad), axis=0))
-    deep = pool_twin(w, node, deep, [kernel[0], 1], [pads[0], 0, pads[3], 0], [strides[0], 1], [1, 1])
-    w.op("Reshape", deep, w.op("Concat", n, c, w.size(deep, 2), tall, broad, axis=0), out=node.output[0])
+    deep = pool_twin(w, node, deep, [kernel[0], 1], [pads[0], 0, pads[3], 0], [strides[0], 1], [dilations[0], 1])
+    goal = w.op("Concat", n, c, w.size(deep, 2), tall, broad, axis=0)
+    if largest:
+        return fast_guarded(w, [node], w.op("Reshape", deep, goal), node.output[0], finite=x)
+    w.op("Reshape", deep, goal, out=node.output[0])
     return True
 
 

@@ -19,6 +19,8 @@ HINTS = {
     "Sinh": ("sinh",),
     "Cosh": ("cosh",),
     "PRelu": ("prelu",),
+    "Elu": ("elu.", "celu"),
+    "Selu": ("selu",),
     "Pow": ("pow", "square"),
     "Sign": ("sign", "sgn"),
 }
@@ -36,7 +38,7 @@ class Model(nn.Module):
         self.slope = nn.PReLU(3)
 
     def forward(self, x):
-        return F.softplus(x), F.mish(x), torch.sinh(x), torch.cosh(x), x.pow(3), self.slope(x)
+        return F.softplus(x), F.mish(x), torch.sinh(x), torch.cosh(x), x.pow(3), self.slope(x), F.elu(x), F.elu(x, 0.3), F.selu(x)
 
 
 def get_inputs():
