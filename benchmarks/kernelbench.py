@@ -42,7 +42,7 @@ def top_numbers(text: str) -> dict[str, int]:
     """The whole numbers above 1 that are assigned at the top level of a file, written out or as a sum or product of such, by name."""
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             number = whole_number(node.value)
             if number is not None and number > 1:
                 found[node.targets[0].id] = number
@@ -61,13 +61,14 @@ def whole_number(value: ast.expr) -> int | None:
 
 def with_numbers(text: str, numbers: Mapping[str, int]) -> str:
     """The file with other numbers."""
-    lines = text.splitlines(keepends=True)
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if name in numbers:
-                lines[node.lineno - 1 : node.end_lineno] = [f"{name} = {numbers[name]}\n"] + ["\n"] * ((node.end_lineno or node.lineno) - node.lineno)
-    return "".join(lines)
+    lines = text.encode().splitlines(keepends=True)  # ast counts bytes
+    for node in reversed(ast.parse(text).body):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+            if name in numbers and value.lineno == value.end_lineno:
+                line = lines[value.lineno - 1]
+                lines[value.lineno - 1] = line[: value.col_offset] + str(numbers[name]).encode() + line[value.end_col_offset :]
+    return b"".join(lines).decode()
 
 
 def cost_of(text: str) -> tuple[float, float] | None:
