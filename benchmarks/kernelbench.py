@@ -19,7 +19,7 @@ import operator
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,21 @@ NOISE = 0.97
 """A problem whose median ratio lies above counts as not slower: two sessions of one file differ by as much."""
 
 
-def top_numbers(text: str) -> dict[str, int]:
-    """The whole numbers above 1 that are assigned at the top level of a file, written out or as a sum or product of such, by name."""
-    found: dict[str, int] = {}
+def written_numbers(text: str) -> Iterator[tuple[str, ast.expr, int]]:
+    """(slot, expression, number) of each whole number above 1 that the top level of a file gives a name, alone or in a tuple, first to last."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            number = whole_number(node.value)
-            if number is not None and number > 1:
-                found[node.targets[0].id] = number
-    return found
+            name, value = node.targets[0].id, node.value
+            parts = [(f"{name}[{k}]", v) for k, v in enumerate(value.elts)] if isinstance(value, ast.Tuple) else [(name, value)]
+            for slot, part in parts:
+                number = whole_number(part)
+                if number is not None and number > 1 and part.lineno == part.end_lineno:
+                    yield slot, part, number
+
+
+def top_numbers(text: str) -> dict[str, int]:
+    """The numbers of `written_numbers` by slot."""
+    return {slot: number for slot, _, number in written_numbers(text)}
 
 
 def whole_number(value: ast.expr) -> int | None:
@@ -60,14 +66,12 @@ def whole_number(value: ast.expr) -> int | None:
 
 
 def with_numbers(text: str, numbers: Mapping[str, int]) -> str:
-    """The file with other numbers."""
+    """The file with other numbers in the slots."""
     lines = text.encode().splitlines(keepends=True)  # ast counts bytes
-    for node in reversed(ast.parse(text).body):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, node.value
-            if name in numbers and value.lineno == value.end_lineno:
-                line = lines[value.lineno - 1]
-                lines[value.lineno - 1] = line[: value.col_offset] + str(numbers[name]).encode() + line[value.end_col_offset :]
+    for slot, part, _ in reversed(list(written_numbers(text))):
+        if slot in numbers:
+            line = lines[part.lineno - 1]
+            lines[part.lineno - 1] = line[: part.col_offset] + str(numbers[slot]).encode() + line[part.end_col_offset :]
     return b"".join(lines).decode()
 
 
@@ -98,13 +102,15 @@ def shrunk(text: str, most: float, gflop: float) -> tuple[str, float]:
     numbers, frozen, now = top_numbers(text), set[str](), first
     while now[0] > most or now[1] > gflop:
         free = sorted((n for n in numbers if n not in frozen and numbers[n] >= 4), key=lambda n: -numbers[n])
-        for name in free:
-            tried = {**numbers, name: numbers[name] // 2}
+        # two that are equal may have to stay so
+        equal = [[n for n in numbers if numbers[n] == size] for size in sorted({v for v in numbers.values() if v >= 4}, reverse=True)]
+        for names in [[name] for name in free] + [group for group in equal if len(group) > 1]:
+            tried = {**numbers, **{name: numbers[name] // 2 for name in names}}
             cost = cost_of(with_numbers(text, tried))
             if cost is not None and (cost[0] < now[0] or cost[1] < now[1]):
                 numbers, now = tried, cost
                 break
-            frozen.add(name)
+            frozen.update(names)
         else:
             break
     return with_numbers(text, numbers), first[0] / max(now[0], 1.0)
