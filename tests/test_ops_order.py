@@ -104,6 +104,9 @@ def test_counts_and_moments():
     for options in ({}, {"range": (-1.0, 2.0)}, {"range": (-2.0, 2.0), "density": True}, {"weight": x.abs()}):
         same(tuple(COUNT_OVERRIDES[torch.histogram](x, 4, **options)), tuple(torch.histogram(x, 4, **options)), 1e-5)
     same(tuple(COUNT_OVERRIDES[torch.histogram](x, torch.tensor([-1.0, 0.0, 2.0]))), tuple(torch.histogram(x, torch.tensor([-1.0, 0.0, 2.0]))))
+    for bins in (1, 4, 100):
+        for y in (x, x.round(decimals=1), torch.ones(3)):
+            same(COUNT_OVERRIDES[torch.histc](y, bins), torch.histc(y, bins))
     f = torch.tensor([1, 2, 1, 3, 1, 1, 1, 2, 1])
     for options in ({}, {"correction": 0}, {"fweights": f}, {"aweights": f * 0.5}, {"fweights": f, "aweights": f * 0.5}):
         same(COUNT_OVERRIDES[torch.cov](PLAIN, **options), torch.cov(PLAIN, **options), 1e-5)

@@ -78,3 +78,8 @@ def test_a_diagonal_is_written(shape, offset, dims):
     x = torch.arange(float(math.prod(shape))).reshape(shape)
     part = -1 - torch.diagonal(x, offset, *dims)
     same(SCATTER_DECOMPOSITIONS["aten.diagonal_scatter.default"](x, part, offset, *dims), torch.diagonal_scatter(x, part, offset, *dims))
+
+
+def test_entries_picked_by_a_mask_of_another_shape():
+    for mask in (X > 0, torch.tensor([True, False, True, False]), torch.tensor([[True], [False], [True]])):
+        same(SCATTER_DECOMPOSITIONS["aten.masked_select.default"](X, mask), torch.masked_select(X, mask))

@@ -1,5 +1,6 @@
 """Shape-following forms against PyTorch's own functions."""
 
+import pytest
 import torch
 
 from autofix.surgery.ops_shapes import shape_overrides
@@ -29,11 +30,14 @@ def test_every_form_gives_the_same_elements():
 
 def test_runs():
     x = torch.tensor([1, 1, 2, 2, 2, 1, 3])
-    for inverse in (False, True):
-        for counts in (False, True):
-            ours, theirs = (f(x, return_inverse=inverse, return_counts=counts) for f in (NEW[torch.unique_consecutive], torch.unique_consecutive))
-            for a, b in zip(*((o,) if isinstance(o, torch.Tensor) else o for o in (ours, theirs)), strict=True):
-                assert torch.equal(a, b)
+    y = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 1, 1], [0, 1, 1], [0, 1, 1]])
+    for given, dim in ((x, None), (x, 0), (y, None), (y, 0), (y, 1), (y, -1)):
+        for inverse in (False, True):
+            for counts in (False, True):
+                options = {"return_inverse": inverse, "return_counts": counts, "dim": dim}
+                ours, theirs = (f(given, **options) for f in (NEW[torch.unique_consecutive], torch.unique_consecutive))
+                for a, b in zip(*((o,) if isinstance(o, torch.Tensor) else o for o in (ours, theirs)), strict=True):
+                    assert torch.equal(a, b)
 
 
 def test_rows_of_choices():
@@ -78,3 +82,13 @@ def test_coordinates_of_flat_indices():
     flat = torch.arange(24).reshape(4, 6)
     for shape in ((2, 3, 4), (24,), 24):
         assert torch.equal(torch.stack(NEW[torch.unravel_index](flat, shape)), torch.stack(torch.unravel_index(flat, shape)))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (9, 3), (3, 5), (3, 3, 3), (1, 4)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_filled_diagonals(shape, wrap):
+    ours, theirs = torch.randn(*shape), torch.zeros(shape)
+    theirs.copy_(ours)
+    wrap = wrap and len(shape) == 2
+    assert NEW[torch.Tensor.fill_diagonal_](ours, 2.0, wrap) is ours
+    assert torch.equal(ours, theirs.fill_diagonal_(2.0, wrap=wrap))

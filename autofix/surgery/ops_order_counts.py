@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -65,6 +66,24 @@ def histogram_counted(
     return torch.return_types.histogram((hist, edges))
 
 
+def histc_counted(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.histc between the least and the greatest entry, which `min` equal to `max` asks for: ATen's bin int((x - min) bins / (max - min)), the
+    last with its right edge; an empty span is widened by 1 on both sides."""
+
+    def replacement(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: None = None) -> Tensor:
+        if min != max:
+            return original(input, bins, min, max)
+        x = input.reshape(-1)
+        low, high = x.amin(0), x.amax(0)
+        same = low == high
+        low, high = torch.where(same, low - 1.0, low), torch.where(same, high + 1.0, high)
+        place = ((x - low) * bins / (high - low)).to(torch.int64)
+        place = torch.where(place == bins, bins - 1, place)
+        return torch.zeros(bins, dtype=input.dtype).scatter_add(0, place, torch.ones_like(x))
+
+    return replacement
+
+
 def cov_plain(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """torch.cov without its tests of the weights' values."""
     x = input.reshape(1, -1) if input.ndim < 2 else input
@@ -107,6 +126,8 @@ def corrcoef_plain(input: Tensor) -> Tensor:
 
 
 COUNT_OVERRIDES = {
+    torch.histc: histc_counted(torch.histc),
+    torch.Tensor.histc: histc_counted(torch.histc),
     torch.nn.functional.one_hot: one_hot_sized,
     torch.bincount: bincount_sized,
     torch.Tensor.bincount: bincount_sized,

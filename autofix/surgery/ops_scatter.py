@@ -140,6 +140,12 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return torch.movedim(torch.where(on_diagonal, values, x), (-2, -1), (dim1, dim2))
 
 
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """aten.masked_select: the entries of the common shape where the mask is true."""
+    values, chosen = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    return values.reshape(-1).index_select(0, chosen.reshape(-1).nonzero().squeeze(1))  # type: ignore[no-any-return]
+
+
 SEGMENT_EMPTY = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
 """What an empty segment reduces to."""
 
@@ -222,6 +228,7 @@ SCATTER_DECOMPOSITIONS = {
     "aten.index_add.default": index_add,
     "aten.put.default": put,
     "aten.diagonal_scatter.default": diagonal_scatter,
+    "aten.masked_select.default": masked_select,
     "aten.segment_reduce.default": segment_reduce,
     "aten._cdist_forward.default": cdist_forward,
     "aten.cdist.default": cdist,

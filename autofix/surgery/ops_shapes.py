@@ -107,30 +107,24 @@ def spectral_norm_of(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def runs_of_equal(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-    """torch.unique_consecutive over the flattened tensor or along the axis of a 1-d one."""
-    flat = input.reshape(-1)
-    first = torch.ones_like(flat.narrow(0, 0, 1), dtype=torch.int64)
-    n = flat.shape[0]
-    changed = torch.cat([first, (flat.narrow(0, 1, n - 1) != flat.narrow(0, 0, n - 1)).to(torch.int64)])
+    """torch.unique_consecutive over the flattened tensor, or over the slices along an axis."""
+    rows = input.reshape(-1) if dim is None else input.movedim(dim, 0)
+    n = rows.shape[0]
+    differs = rows.narrow(0, 1, n - 1) != rows.narrow(0, 0, n - 1)
+    if rows.ndim > 1:
+        differs = differs.flatten(1).to(torch.int64).sum(1) > 0
+    changed = torch.cat([torch.ones(1, dtype=torch.int64), differs.to(torch.int64)])
     inverse = changed.cumsum(0) - 1
     starts = changed.nonzero().squeeze(1)
-    values = flat.index_select(0, starts)
+    values = rows.index_select(0, starts)
     counts = torch.zeros_like(starts).scatter_add(0, inverse, torch.ones_like(inverse))
-    inverse = inverse.reshape(input.shape)
+    if dim is None:
+        inverse = inverse.reshape(input.shape)
+    else:
+        values = values.movedim(0, dim)
     if return_inverse and return_counts:
         return values, inverse, counts
     return (values, inverse) if return_inverse else (values, counts) if return_counts else values
-
-
-def runs_checked(original: Callable[..., Any]) -> Callable[..., Any]:
-    """runs_of_equal where it applies."""
-
-    def replacement(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-        if dim is not None and input.ndim != 1:
-            return original(input, return_inverse, return_counts, dim)
-        return runs_of_equal(input, return_inverse, return_counts)
-
-    return replacement
 
 
 def chosen_rows(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -239,6 +233,28 @@ def places_of(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
+def filled_diagonal(x: Tensor, value: float, wrap: bool = False) -> Tensor:
+    """x with a value on its diagonal; with `wrap` the diagonal of a high matrix begins anew below each square and a row."""
+    if x.ndim == 2:
+        columns = x.shape[1]
+        place = torch.arange(x.shape[0]).unsqueeze(1) * columns + torch.arange(columns)
+        on_diagonal = torch.remainder(place, columns + 1) == 0
+        if not wrap:
+            on_diagonal = on_diagonal & (place < columns * columns)
+        return torch.where(on_diagonal, value, x)
+    each = torch.arange(x.shape[0])
+    places = [each.reshape([-1 if d == k else 1 for d in range(x.ndim)]) for k in range(x.ndim)]
+    equal = torch.ones_like(x, dtype=torch.bool)
+    for a, b in zip(places, places[1:]):
+        equal = equal & (a == b)
+    return torch.where(equal, value, x)
+
+
+def fill_diagonal_in_place(input: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """torch.Tensor.fill_diagonal_, whose body works on strides."""
+    return input.copy_(filled_diagonal(input, fill_value, wrap))
+
+
 def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]:
     """{name: {torch function: replacement}}."""
     lower, upper = triangle_places(True), triangle_places(False)
@@ -249,6 +265,7 @@ def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]
         "combinations": {torch.combinations: chosen_rows},
         "cartesian_prod": {torch.cartesian_prod: product_rows},
         "linspace": {torch.linspace: even_places(torch.linspace)},
+        "fill_diagonal_": {torch.Tensor.fill_diagonal_: fill_diagonal_in_place},
         "gradient": {torch.gradient: gradient_of(torch.gradient)},
         "multi_dot": {torch.linalg.multi_dot: chain_product},
         "tril_indices": {torch.tril_indices: lower},
@@ -258,7 +275,7 @@ def shape_overrides() -> dict[str, dict[Callable[..., Any], Callable[..., Any]]]
         "matrix_norm": {torch.linalg.matrix_norm: spectral_norm_of(torch.linalg.matrix_norm)},
         "unravel_index": {torch.unravel_index: places_of},
         "unique_consecutive": {
-            torch.unique_consecutive: runs_checked(torch.unique_consecutive),
-            torch.Tensor.unique_consecutive: runs_checked(torch.unique_consecutive),
+            torch.unique_consecutive: runs_of_equal,
+            torch.Tensor.unique_consecutive: runs_of_equal,
         },
     }

@@ -19,6 +19,7 @@ OPERATORS = (
     "aten.diagonal_scatter.default",
     "aten.index_add.default",
     "aten.index_reduce.default",
+    "aten.masked_select.default",
     "aten.pdist.default",
     "aten.put.default",
     "aten.scatter.reduce",
@@ -77,7 +78,7 @@ class DecomposeScatter(ProgramStrategy):
     """Build reductions by index, and distances between rows, from what ScatterElements and elementwise operators do.
 
     When it helps: scatter_reduce with mean (exported as "the last one wins"), scatter with reduce="multiply", index_reduce, index_add,
-    put, segment_reduce, writes to a diagonal, cdist and pdist of any p.
+    put, masked_select, segment_reduce, writes to a diagonal, cdist and pdist of any p.
 
     Why it is safe: a mean is a sum over a count, exclusion of what was there starts from the reduction's identity, NaN spreads through extremes by a
     second scatter of flags; cdist is the definition, for p = 2 through float64 so that cancellation stays below float32's rounding.
@@ -100,6 +101,8 @@ class DecomposeScatter(ProgramStrategy):
 
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         operators = operators_to_replace(evidence, OPERATORS)
+        if "prims.copy_to" in evidence.fact("message"):  # torch's own form of a write to a diagonal
+            operators = sorted({*operators, "aten.diagonal_scatter.default"})
         if operators:
             yield self.fix(operators=operators)
 

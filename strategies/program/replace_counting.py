@@ -11,7 +11,7 @@ from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-FUNCTIONS = ("bincount", "corrcoef", "cov", "ctc_loss", "histogram", "nanquantile", "one_hot", "quantile")
+FUNCTIONS = ("bincount", "corrcoef", "cov", "ctc_loss", "histc", "histogram", "nanquantile", "one_hot", "quantile")
 
 MOMENTS = """
 import torch
@@ -65,8 +65,8 @@ dynamic_shapes = {"scores": {0: "time", 1: "batch"}, "targets": {0: "batch", 1: 
 class ReplaceCounting(ProgramStrategy):
     """Replace functions that read values while they run by compositions that do not.
 
-    When it helps: torch.bincount, histogram and one_hot (sized or binned by values), quantile and nanquantile (they test q), cov and corrcoef (they
-    test the number of observations), ctc_loss (it reads the lengths).
+    When it helps: torch.bincount, histc, histogram and one_hot (sized or binned by values), quantile and nanquantile (they test q), cov and
+    corrcoef (they test the number of observations), ctc_loss (it reads the lengths).
 
     Why it is safe: the same formulas as in ATen (bins closed on the right for the last only, linear interpolation between ranks, covariance over
     the corrected count, weights included; the forward recursion of Graves et al. 2006 for ctc_loss, in float64); what is left out are

@@ -25,7 +25,7 @@ FUNCTIONS = (
         "tril_indices",
         "triu_indices",
     ),
-    *("unique_consecutive", "unravel_index", "vander"),
+    *("fill_diagonal_", "unique_consecutive", "unravel_index", "vander"),
 )
 
 WRITE = "__setitem__"
@@ -105,7 +105,7 @@ class ReplaceSpecializing(ProgramStrategy):
 
     When it helps: kron, take_along_dim, vander, linalg.multi_dot, tril_indices, triu_indices, combinations, cartesian_prod and gradient of dynamic
     sizes, linspace whose number of steps may be 1, roll by a dynamic amount, spectral and nuclear matrix norms of a dynamic batch,
-    unique_consecutive with inverse, unravel_index, x[:, :n] = y where an axis is 1 in the example.
+    unique_consecutive with inverse, unravel_index, fill_diagonal_, x[:, :n] = y where an axis is 1 in the example.
 
     Why it is safe: each form is the function's definition with the same elements in the same order; other uses of a function are passed on.
     """
