@@ -64,3 +64,24 @@ def test_istft(length, normalized):
     z = torch.stft(torch.randn(2, 64), 16, 4, window=window, normalized=normalized, return_complex=True)
     want = torch.istft(z, 16, 4, window=window, normalized=normalized, length=length)
     torch.testing.assert_close(fft_istft(z, 16, 4, window=window, normalized=normalized, length=length), want, rtol=1e-4, atol=1e-5)
+
+
+class Framed(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[1]
+        fixed = torch.hamming_window(7), torch.kaiser_window(6, False, 5.0), torch.bartlett_window(5), torch.blackman_window(8)
+        moving = x * torch.hamming_window(n), x * torch.bartlett_window(n, False), x * torch.blackman_window(n)
+        return *fixed, *moving, torch.fft.fftshift(x), torch.fft.ifftshift(x, dim=1), torch.fft.fftshift(x, dim=-1)
+
+
+def test_windows_and_shifts_of_known_and_dynamic_length():
+    from autofix.export import FunctionOverrides
+    from autofix.surgery.fft_windows import fft_window_overrides
+
+    with FunctionOverrides(fft_window_overrides()):
+        program = torch.export.export(Framed(), (torch.randn(2, 9),), dynamic_shapes=({1: torch.export.Dim.DYNAMIC},))
+    assert not any("_window" in str(node.target) or "roll" in str(node.target) for node in program.graph.nodes)
+    for n in (6, 9, 4):
+        x = torch.randn(2, n)
+        for ours, theirs in zip(program.module()(x), Framed()(x), strict=True):
+            torch.testing.assert_close(ours, theirs)

@@ -33,6 +33,9 @@ OPERATIONS = {
     "factor": lambda z, w, x: torch.linalg.solve_triangular(torch.linalg.cholesky(z @ z.mH + torch.eye(4)), w, upper=False),
     "factor solve": lambda z, w, x: torch.cholesky_solve(w, torch.linalg.cholesky(z @ z.mH + torch.eye(4))),
     "exponential": lambda z, w, x: torch.linalg.matrix_exp(z[:, :4] - z[:, :4].mH) @ w,
+    "determinant": lambda z, w, x: torch.linalg.det(z[:, :4]) * torch.linalg.slogdet(w[:, :4])[0] + torch.linalg.slogdet(w[:, :4])[1],
+    "wide factors": lambda z, w, x: torch.linalg.qr(z)[0] @ torch.linalg.qr(w)[1] + torch.linalg.qr(w.mT)[0].mT,
+    "pseudo-inverse": lambda z, w, x: torch.linalg.pinv(z) + torch.linalg.pinv(w[:2]).sum(),
     "system": lambda z, w, x: torch.linalg.solve(z[:, :4] + 5 * torch.eye(4), w) + torch.linalg.inv(w[:, :4] + 5 * torch.eye(4)) @ z,
 }
 

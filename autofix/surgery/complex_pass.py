@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from autofix.surgery.complex_elementwise import COMPLEX_ELEMENTWISE
+from autofix.surgery.complex_factors import COMPLEX_FACTORS
 from autofix.surgery.complex_functions import COMPLEX_FUNCTIONS
 from autofix.surgery.complex_inverses import COMPLEX_INVERSES
 from autofix.surgery.complex_linalg import COMPLEX_COMPOSITE, COMPLEX_LINALG
@@ -56,6 +57,7 @@ class ComplexRewriter:
             **COMPLEX_INVERSES,
             **COMPLEX_PRODUCTS,
             **COMPLEX_LINALG,
+            **COMPLEX_FACTORS,
             **COMPLEX_STRUCTURE,
             **FFT_RULES,
         }

@@ -36,6 +36,15 @@ def fft_rfftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, **kwargs: Any) ->
     return index * (1.0 / (fft_scalar(n) * d)).to(index.dtype)
 
 
+def window_as_constant(make: Any, *args: Any, dtype: Any) -> Any:
+    """A window of known length, whose values become a constant of the graph: the exporter has no form of its operator."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        values = make(*args, dtype=fft_float(dtype)).tolist()
+    return torch.tensor(values, dtype=fft_float(dtype))
+
+
 def window_ramp(n: Any, periodic: bool, turns: float, dtype: Any) -> tuple[Any, Any]:
     """(k * turns / (N - 1) for the N = n + periodic samples without the last one if periodic, whether n is 1)."""
     last = fft_scalar(n) if periodic else torch.clamp(fft_scalar(n) - 1.0, min=1.0)
@@ -46,7 +55,7 @@ def window_ramp(n: Any, periodic: bool, turns: float, dtype: Any) -> tuple[Any, 
 def window_hamming(window_length: Any, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None, **kwargs: Any) -> Any:
     """torch.hamming_window."""
     if isinstance(window_length, int):
-        return torch.hamming_window(window_length, periodic, alpha, beta, dtype=dtype)
+        return window_as_constant(torch.hamming_window, window_length, periodic, alpha, beta, dtype=dtype)
     ramp, single = window_ramp(window_length, periodic, 2.0 * math.pi, dtype)
     return torch.where(single, torch.ones_like(ramp), torch.cos(ramp) * -beta + alpha)
 
@@ -61,7 +70,7 @@ def window_hann(window_length: Any, periodic: bool = True, *, dtype: Any = None,
 def window_blackman(window_length: Any, periodic: bool = True, *, dtype: Any = None, **kwargs: Any) -> Any:
     """torch.blackman_window."""
     if isinstance(window_length, int):
-        return torch.blackman_window(window_length, periodic, dtype=dtype)
+        return window_as_constant(torch.blackman_window, window_length, periodic, dtype=dtype)
     ramp, single = window_ramp(window_length, periodic, math.pi, dtype)
     return torch.where(single, torch.ones_like(ramp), torch.cos(ramp * 4.0) * 0.08 - torch.cos(ramp * 2.0) * 0.5 + 0.42)
 
@@ -69,7 +78,7 @@ def window_blackman(window_length: Any, periodic: bool = True, *, dtype: Any = N
 def window_bartlett(window_length: Any, periodic: bool = True, *, dtype: Any = None, **kwargs: Any) -> Any:
     """torch.bartlett_window."""
     if isinstance(window_length, int):
-        return torch.bartlett_window(window_length, periodic, dtype=dtype)
+        return window_as_constant(torch.bartlett_window, window_length, periodic, dtype=dtype)
     ramp, single = window_ramp(window_length, periodic, 2.0, dtype)
     return torch.where(single, torch.ones_like(ramp), torch.where(ramp <= 1.0, ramp, 2.0 - ramp))
 
@@ -77,7 +86,7 @@ def window_bartlett(window_length: Any, periodic: bool = True, *, dtype: Any = N
 def window_kaiser(window_length: Any, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, **kwargs: Any) -> Any:
     """torch.kaiser_window."""
     if isinstance(window_length, int):
-        return torch.kaiser_window(window_length, periodic, beta, dtype=dtype)
+        return window_as_constant(torch.kaiser_window, window_length, periodic, beta, dtype=dtype)
     ramp, single = window_ramp(window_length, periodic, 2.0, dtype)
     ratio = ramp - 1.0
     top = torch.special.i0(torch.sqrt(torch.clamp(1.0 - ratio * ratio, min=0.0)) * beta)
@@ -102,6 +111,22 @@ def window_linspace(start: Any, end: Any, steps: Any = 100, *, dtype: Any = None
     return torch.where(fft_scalar(steps, kind) == 1.0, low, values)
 
 
+def fft_shifted(original: Any, back: bool) -> Any:
+    """torch.fft.fftshift and ifftshift (back): along each axis, the upper half goes first; of an odd length, the lower half is the longer."""
+
+    def replacement(input: Any, dim: Any = None) -> Any:
+        axes = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+        if all(isinstance(input.shape[axis], int) for axis in axes):
+            return original(input, dim)
+        for axis in axes:
+            n = input.shape[axis]
+            lower = n // 2 if back else (n + 1) // 2
+            input = torch.cat([input.narrow(axis, lower, n - lower), input.narrow(axis, 0, lower)], axis)
+        return input
+
+    return replacement
+
+
 def fft_window_overrides() -> dict[Any, Any]:
     """Factories whose length may be dynamic."""
     return {
@@ -112,5 +137,7 @@ def fft_window_overrides() -> dict[Any, Any]:
         torch.kaiser_window: window_kaiser,
         torch.fft.fftfreq: fft_fftfreq,
         torch.fft.rfftfreq: fft_rfftfreq,
+        torch.fft.fftshift: fft_shifted(torch.fft.fftshift, False),
+        torch.fft.ifftshift: fft_shifted(torch.fft.ifftshift, True),
         torch.linspace: window_linspace,
     }
