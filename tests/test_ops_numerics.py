@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from autofix.surgery.ops_norms import NORM_DECOMPOSITIONS as G
 from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS as N
 from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS as R
 
@@ -132,3 +133,18 @@ def test_batch_norm_on_batch_statistics():
     theirs = torch.ops.aten._native_batch_norm_legit_functional(x, w, w, m, v, True, 0.2, 1e-5)
     for a, b in zip(ours, theirs, strict=True):
         same(a, b, 1e-4)
+
+
+def test_norms_of_groups_keep_nearly_equal_values():
+    x = torch.randn(2, 6, 40, 30)
+    weight, bias = torch.randn(6), torch.randn(6)
+    same(G["aten.group_norm.default"](x, 3, weight, bias, 1e-3), F.group_norm(x, 3, weight, bias, 1e-3), 1e-5)
+    same(G["aten.instance_norm.default"](x, weight, bias, None, None, True, 0.1, 1e-5, False), F.instance_norm(x, None, None, weight, bias), 1e-5)
+    level = 0.37 + torch.randn(1, 4, 300, 200) * 1e-7
+    wide = F.group_norm(level.double(), 4).float()
+    same(G["aten.group_norm.default"](level, 4), wide, 1e-6)
+
+
+def test_instance_norm_by_running_statistics_is_left_alone():
+    x, mean, var = torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3)
+    assert G["aten.instance_norm.default"](x, None, None, mean, var, False, 0.1, 1e-5, False) is NotImplemented

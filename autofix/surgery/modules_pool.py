@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,9 +23,9 @@ def adaptive_windows(size: Any, bins: Any) -> tuple[Tensor, Tensor]:
 
 
 def windows_of(x: Tensor, axis: int, places: Tensor) -> Tensor:
-    """x with `axis` moved to the end and opened up into windows: [..., bins, widest] for places [bins, widest]."""
-    moved = x.transpose(axis, -1)
-    return moved.index_select(-1, places.reshape(-1)).reshape(*moved.shape[:-1], *places.shape)
+    """x with `axis` (not the last: whole rows are gathered much faster than single numbers) opened up into windows [bins, widest]."""
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    return x.index_select(axis, places.reshape(-1)).reshape(*before, *places.shape, *after)
 
 
 def adaptive_pool_axis(x: Tensor, axis: int, bins: Any, largest: bool) -> Tensor:
@@ -33,13 +35,15 @@ def adaptive_pool_axis(x: Tensor, axis: int, bins: Any, largest: bool) -> Tensor
         return x
     if type(bins) is int and bins == 1:
         return x.amax(axis, keepdim=True) if largest else x.mean(axis, keepdim=True)
+    if axis == -1:
+        return adaptive_pool_axis(x.transpose(-1, -2), -2, bins, largest).transpose(-1, -2)
     places, counts = adaptive_windows(size, bins)
-    windows = windows_of(x, axis, places)
     if largest:
-        pooled = windows.amax(-1)
-    else:
-        pooled = torch.where(counts, windows, torch.zeros_like(windows)).sum(-1) / counts.sum(-1).to(x.dtype)
-    return pooled.transpose(axis, -1)
+        return windows_of(x, axis, places).amax(axis)
+    # places beyond a window are those of a row of zeros at the end, which adds nothing whatever x holds
+    rows = torch.cat([x, torch.zeros_like(x.narrow(axis, 0, 1))], axis)
+    inner = (1,) * (-1 - axis)
+    return windows_of(rows, axis, torch.where(counts, places, size)).sum(axis) / counts.sum(-1).reshape(-1, *inner).to(x.dtype)
 
 
 def adaptive_sizes(output_size: Any, dims: int) -> list[Any]:
@@ -92,12 +96,16 @@ def adaptive_max(x: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor
     for axis, bins in zip(range(-dims, 0), adaptive_sizes(output_size, dims), strict=True):
         if bins is None:
             continue
-        places, _ = adaptive_windows(x.shape[axis], bins)
-        parts = [windows_of(value, axis, places) for value in (x, flat)]
-        window, place = parts
-        best = window.amax(-1, keepdim=True)  # among equals, also those of other rows, PyTorch's kernel keeps the first in row-major order
-        first = torch.where((window == best) | (window != window), place, torch.iinfo(place.dtype).max).amin(-1)
-        x, flat = best.squeeze(-1).transpose(axis, -1), first.transpose(axis, -1)
+        if axis == -1:
+            x, flat = x.transpose(-1, -2), flat.transpose(-1, -2)
+        along = min(axis, -2)
+        places, _ = adaptive_windows(x.shape[along], bins)
+        window, place = (windows_of(value, along, places) for value in (x, flat))
+        best = window.amax(along, keepdim=True)  # among equals, also those of other rows, PyTorch's kernel keeps the first in row-major order
+        first = torch.where((window == best) | (window != window), place, torch.iinfo(place.dtype).max).amin(along)
+        x, flat = best.squeeze(along), first
+        if axis == -1:
+            x, flat = x.transpose(-1, -2), flat.transpose(-1, -2)
     return values, flat
 
 
@@ -132,3 +140,18 @@ def adaptive_max_pool3d_any(input: Tensor, output_size: Any, return_indices: boo
 def adaptive_max_pool3d_both(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """For torch's own adaptive_max_pool3d, which always gives the indices too."""
     return adaptive_max(input, output_size, 3)
+
+
+def interpolate_area(otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """For torch.nn.functional.interpolate, whose mode "area" is adaptive average pooling; `otherwise` does the other modes."""
+
+    def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *args: Any, **kwargs: Any) -> Tensor:
+        dims = input.dim() - 2
+        if mode != "area" or (size is None and isinstance(scale_factor, Tensor)):
+            return otherwise(input, size, scale_factor, mode, *args, **kwargs)
+        if size is None:
+            factors = adaptive_sizes(scale_factor, dims)
+            size = [math.floor(s * f) for s, f in zip(input.shape[2:], factors, strict=True)]
+        return (adaptive_avg_pool1d_any, adaptive_avg_pool2d_any, adaptive_avg_pool3d_any)[dims - 1](input, adaptive_sizes(size, dims))
+
+    return interpolate

@@ -22,7 +22,8 @@ class Model(nn.Module):
         self.pool = nn.AdaptiveMaxPool2d((3, 2))
 
     def forward(self, x):
-        return self.pool(x), F.adaptive_avg_pool2d(x, (None, 3)), F.adaptive_avg_pool1d(x.flatten(2), 4)
+        area = F.interpolate(x, size=(3, 4), mode="area"), F.interpolate(x, scale_factor=0.7, mode="area")
+        return self.pool(x), F.adaptive_avg_pool2d(x, (None, 3)), F.adaptive_avg_pool1d(x.flatten(2), 4), *area
 
 
 def get_inputs():
@@ -67,8 +68,8 @@ def get_more_inputs():
 class AdaptivePool(ProgramStrategy):
     """Write adaptive pooling as windows whose bounds are computed from the size.
 
-    When it helps: the output size does not divide the input size, or one of both is dynamic; exporters refuse that or
-    freeze the windows of the example.
+    When it helps: the output size does not divide the input size, or one of both is dynamic; exporters refuse that,
+    freeze the windows of the example, or gather them number by number.
     Why it is safe: window i runs from floor(i n / m) to ceil((i + 1) n / m), which is what PyTorch's kernels do
     (aten/src/ATen/native/AdaptivePooling.h), computed in the graph for every size.
     """
@@ -88,6 +89,7 @@ class AdaptivePool(ProgramStrategy):
         "run-error-at-other-sizes",
         "mismatch-at-example",
         "mismatch-at-other-sizes",
+        "too-slow",
     )
     prior = 0.7
 
@@ -112,10 +114,12 @@ class AdaptivePool(ProgramStrategy):
             adaptive_max_pool2d_both,
             adaptive_max_pool3d_any,
             adaptive_max_pool3d_both,
+            interpolate_area,
         )
 
         # functional wrappers are swapped as wholes; the operators below them are for direct calls
         plan.overrides |= {
+            F.interpolate: interpolate_area(plan.overrides.get(F.interpolate, F.interpolate)),
             torch.adaptive_avg_pool1d: adaptive_avg_pool1d_any,
             F.adaptive_avg_pool2d: adaptive_avg_pool2d_any,
             F.adaptive_avg_pool3d: adaptive_avg_pool3d_any,

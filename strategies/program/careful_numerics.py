@@ -9,124 +9,9 @@ from autofix.errors import NothingToDo
 from autofix.recipe import Fix
 from autofix.strategy import Evidence, Example, ProgramStrategy
 from autofix.surgery.ops_proposal import operator_key
+from autofix.surgery.ops_suspects import DELICATE, ENTERED_BY, FAULTY, everyday_suspect
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
-
-FAULTY = (
-    "aten._native_batch_norm_legit_functional.default",
-    "aten.abs.default",
-    "aten.addbmm.default",
-    "aten.addmm.default",
-    "aten.addmv.default",
-    "aten.addr.default",
-    "aten.any.default",
-    "aten.any.dim",
-    "aten.any.dims",
-    "aten.atan2.default",
-    "aten.avg_pool2d.default",
-    "aten.avg_pool3d.default",
-    "aten.baddbmm.default",
-    "aten.binary_cross_entropy.default",
-    "aten.binary_cross_entropy_with_logits.default",
-    "aten.cross_entropy_loss.default",
-    "aten.diagonal.default",
-    "aten.div.Scalar_mode",
-    "aten.div.Tensor_mode",
-    "aten.expm1.default",
-    "aten.floor_divide.default",
-    "aten.fmax.default",
-    "aten.fmin.default",
-    "aten.fmod.Tensor",
-    "aten.heaviside.default",
-    "aten.log1p.default",
-    "aten.log_sigmoid.default",
-    "aten.log_sigmoid_forward.default",
-    "aten.logaddexp.default",
-    "aten.logaddexp2.default",
-    "aten.logit.default",
-    "aten.mean.default",
-    "aten.mean.dim",
-    "aten.multilabel_margin_loss.default",
-    "aten.multilabel_margin_loss_forward.default",
-    "aten.pow.Scalar",
-    "aten.pow.Tensor_Scalar",
-    "aten.pow.Tensor_Tensor",
-    "aten.prod.default",
-    "aten.prod.dim_int",
-    "aten.remainder.Scalar",
-    "aten.remainder.Tensor",
-    "aten.scaled_dot_product_attention.default",
-    "aten.sgn.default",
-    "aten.sign.default",
-    "aten.softplus.default",
-    "aten.std.correction",
-    "aten.std_mean.correction",
-    "aten.special_xlog1py.default",
-    "aten.special_xlog1py.other_scalar",
-    "aten.special_xlog1py.self_scalar",
-    "aten.sum.default",
-    "aten.sum.dim_IntList",
-    "aten.trace.default",
-    "aten.var.correction",
-    "aten.var_mean.correction",
-    "aten.xlogy.Scalar_Other",
-    "aten.xlogy.Scalar_Self",
-    "aten.xlogy.Tensor",
-)
-"""Operators whose translation is wrong on some values, or where options are dropped."""
-
-DELICATE = (
-    "aten.all.default",
-    "aten.all.dim",
-    "aten.all.dims",
-    "aten.amax.default",
-    "aten.amin.default",
-    "aten.argmax.default",
-    "aten.argmin.default",
-    "aten.celu.default",
-    "aten.clamp.default",
-    "aten.clamp_max.default",
-    "aten.clamp_min.default",
-    "aten.elu.default",
-    "aten.max.default",
-    "aten.max.dim",
-    "aten.min.default",
-    "aten.min.dim",
-    "aten.selu.default",
-    "aten.sigmoid.default",
-    "aten.silu.default",
-    "aten.sinc.default",
-)
-"""Operators that part from PyTorch at NaN, infinities or far out only."""
-
-ENTERED_BY = {
-    "_native_batch_norm_legit_functional": ("native_batch_norm", "native_batch_norm_legit", "native_batch_norm_legit_no_training", "batch_norm"),
-    "cross_entropy_loss": ("log_softmax", "nll_loss", "nll_loss2d"),
-    "scaled_dot_product_attention": ("scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention_math", "safe_softmax"),
-}
-"""Composite operators by what eager mode runs in their place."""
-
-
-COMPLEX = frozenset(("complex", "polar", "view_as_complex", "view_as_real", "stft", "fft_r2c", "fft_c2c", "fft_c2r"))
-"""Operators that only models with complex numbers run."""
-
-
-def everyday_suspect(key: str, symptom: str, written: str, message: str, ran: set[str]) -> bool:
-    """Whether an operator that almost every model runs can be at fault: it is wrong in rare cases only. ran: what the model runs."""
-    if key == "abs":
-        return bool(ran & COMPLEX)
-    if key in ("addbmm", "addmm", "addmv", "addr", "baddbmm"):
-        return "beta" in written
-    if key == "native_batch_norm_legit_functional":
-        return "batch_norm" in written or "BatchNorm" in written
-    if key in ("avg_pool2d", "avg_pool3d"):
-        return "divisor_override" in written
-    if key == "sum":
-        return symptom == "dtype-mismatch" or (symptom.startswith("mismatch") and "places differ" in message)  # of whole numbers
-    if key in ("mean", "any", "var", "std", "var_mean", "std_mean"):
-        return symptom != "mismatch-at-example"
-    return True
-
 
 RATES = """
 import torch
@@ -247,8 +132,9 @@ class CarefulNumerics(ProgramStrategy):
 
     When it helps: expm1, log1p, logaddexp, logsigmoid, softplus, xlogy, binary cross entropy, atan2, heaviside, sign, remainder, fmod,
     floor division, truncating division and products of whole numbers, pow of integers, cross entropy with label smoothing, multilabel margins,
-    average pooling with divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, attention rows with every key
-    masked, means and any over nothing, variances whose squares overflow, sums of half precision, maxima of NaN, moduli of complex numbers.
+    average pooling with divisor_override, addmm and baddbmm with beta = 0, batch norm on batch statistics, group and instance norm of nearly
+    equal values, attention rows with every key masked, means and any over nothing, variances whose squares overflow, sums of half precision,
+    maxima of NaN, moduli of complex numbers.
 
     Why it is safe: each form is ATen's definition, evaluated in float64 where rounding matters (Goldberg 1991 for log1p; c10's
     div_floor_floating for floor division; safe softmax for attention).
@@ -301,6 +187,7 @@ class CarefulNumerics(ProgramStrategy):
         from autofix.surgery.ops_losses import LOSS_DECOMPOSITIONS
         from autofix.surgery.ops_moves import MOVE_DECOMPOSITIONS
         from autofix.surgery.ops_nan import NAN_TRANSLATIONS
+        from autofix.surgery.ops_norms import NORM_DECOMPOSITIONS
         from autofix.surgery.ops_numerics import NUMERIC_DECOMPOSITIONS
         from autofix.surgery.ops_pool import AVERAGE_DECOMPOSITIONS
         from autofix.surgery.ops_reductions import REDUCTION_DECOMPOSITIONS
@@ -313,6 +200,7 @@ class CarefulNumerics(ProgramStrategy):
             **PRODUCT_DECOMPOSITIONS,
             **MOVE_DECOMPOSITIONS,
             **LOSS_DECOMPOSITIONS,
+            **NORM_DECOMPOSITIONS,
         }
         decomposed = {name: known[name] for name in operators if name in known}
         translated = {name: NAN_TRANSLATIONS[name] for name in operators if name in NAN_TRANSLATIONS}
