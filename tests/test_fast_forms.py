@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from autofix.surgery.onnx_fast_conv import FAST_CONV
+from autofix.surgery.onnx_fast_einsum import FAST_EINSUM, read_product
 from autofix.surgery.onnx_fast_grid import FAST_GRID
 from autofix.surgery.onnx_fast_index import FAST_INDEX
 from autofix.surgery.onnx_fast_nodes import replace_fast
@@ -248,3 +249,36 @@ def test_largest_of_boxes(value: float, settings: dict[str, list[int]]) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 9, 8, 10)).astype(np.float32)
     x[1, 2, 3:5, 4, 5] = value
     assert_same(results("MaxPool", [x], FAST_REDUCE, kernel_shape=[3, 2, 3], **settings))
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bhid,bhjd->bhij",
+        "bhij,bjhd->bihd",
+        "ij,jk->ki",
+        "abc,bc->a",
+        "ab,ab->",
+        "bcij,dc->bdij",
+        "abcd,efcd->efab",
+        "bij,b->bi",
+        "a i j, a j k",
+        "ij,jk",
+    ],
+)
+def test_products_as_einsum(equation: str) -> None:
+    terms = equation.partition("->")[0].replace(" ", "").split(",")
+    rng = np.random.default_rng(0)
+    assert_same(
+        results(
+            "Einsum",
+            [rng.standard_normal(["abcdefhijk".index(c) % 4 + 2 for c in t]).astype(np.float32) for t in terms],
+            FAST_EINSUM,
+            equation=equation,
+        )
+    )
+
+
+@pytest.mark.parametrize("equation", ["ii,ij->j", "ij,kl->ijkl", "bi,bj->bij", "...ij,jk->...ik", "ijk,jl->jl", "bij,b->bi"])
+def test_sums_that_are_no_products_of_matrices(equation: str) -> None:
+    assert read_product(equation) is None
