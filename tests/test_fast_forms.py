@@ -261,7 +261,6 @@ def test_largest_of_boxes(value: float, settings: dict[str, list[int]]) -> None:
         "ab,ab->",
         "bcij,dc->bdij",
         "abcd,efcd->efab",
-        "bij,b->bi",
         "a i j, a j k",
         "ij,jk",
     ],

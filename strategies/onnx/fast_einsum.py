@@ -12,7 +12,7 @@ from autofix.surgery.fast_proposal import slow_types
 from autofix.target import Target
 from autofix.trial import Diagnosis, Stage
 
-HINTS = {"Einsum": ("einsum", "bilinear")}
+HINTS = {"Einsum": ("einsum", "bilinear", "bmm")}
 """ONNX operators that have a faster form, each with parts of the aten names that become it."""
 
 ATTENTION = """
