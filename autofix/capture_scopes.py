@@ -102,9 +102,49 @@ def without_strides(module: Any) -> Any:
     return module
 
 
+def may_be_negative(number: Any) -> bool:
+    """Whether a whole number of the graph may be below zero, as far as its symbols tell."""
+    if isinstance(number, int):
+        return number < 0
+    node = getattr(number, "node", None)
+    env = getattr(node, "shape_env", None)
+    if node is None or env is None:
+        return False
+    lowest = env.bound_sympy(node.expr).lower
+    return not lowest.is_number or bool(lowest < 0)
+
+
+def with_floors(module: Any) -> Any:
+    """A decomposed graph module, and those within, in which `a // b` of an `a` that may be negative (-(-n // 4), say) is (a - a % b) // b.
+
+    The exporter writes // as a division that rounds towards zero; the remainder has the divisor's sign, as Python's has.
+    """
+    import operator
+
+    for one in module.modules():
+        changed = False
+        for node in [n for n in one.graph.nodes if n.target is operator.floordiv]:
+            top, below = node.args
+            number, divisor = (getattr(n, "meta", {}).get("val", n) for n in (top, below))
+            if getattr(top, "target", None) is operator.sub and getattr(top.args[1], "target", None) is operator.mod:
+                continue
+            if not may_be_negative(number):
+                continue
+            with one.graph.inserting_before(node):
+                rest = one.graph.call_function(operator.mod, (top, below))
+                whole = one.graph.call_function(operator.sub, (top, rest))
+            rest.meta = {**node.meta, "val": number % divisor}
+            whole.meta = {**node.meta, "val": number - rest.meta["val"]}
+            node.args = (whole, below)
+            changed = True
+        if changed:
+            one.recompile()
+    return module
+
+
 @contextlib.contextmanager
 def sizes_for_strides() -> Iterator[None]:
-    """Let the exporter read sizes where its decomposed program reads strides."""
+    """Let the exporter read sizes where its decomposed program reads strides, and round quotients of sizes down."""
     try:
         from torch.onnx._internal.exporter import _fx_passes as passes
 
@@ -112,7 +152,7 @@ def sizes_for_strides() -> Iterator[None]:
     except (ImportError, AttributeError):
         yield
         return
-    setattr(passes, "remove_assertion_nodes", lambda module: without_strides(before(module)))  # noqa: B010
+    setattr(passes, "remove_assertion_nodes", lambda module: with_floors(without_strides(before(module))))  # noqa: B010
     try:
         yield
     finally:

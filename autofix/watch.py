@@ -58,6 +58,7 @@ class Site:
     line: int
     function: str
     user: bool
+    library: str = ""  # "module:line" where it happened in an installed model's code that the person's line calls
     test: Any = field(default=None, compare=False)  # the sympy expression, and which input axis each of its symbols is
     symbols: dict[Any, tuple[str, int]] = field(default_factory=dict, compare=False)
 
@@ -169,21 +170,25 @@ class Watch:
             "code": best.code,
             "expression": best.expression,
             "pinned": pinned,
+            "library_pinned": "; ".join(dict.fromkeys(s.library for s in ranked if s.library)),
         }
 
 
-def model_frame(files: Mapping[str, str]) -> tuple[Any, bool]:
-    """(the innermost frame in a user's file, True), else (the innermost that is not plumbing, False), else (None, False)."""
+def model_frame(files: Mapping[str, str]) -> tuple[Any, bool, str]:
+    """(the innermost frame in a user's file, True), else (the innermost that is not plumbing, False), else (None, False); and the innermost
+    place in an installed package other than torch, "module:line"."""
     frame: Any = sys._getframe(2)
-    library = None
+    library, place = None, ""
     while frame is not None:
         name = frame.f_code.co_filename
         if name in files:
-            return frame, True
+            return frame, True, place
+        if not place and "/site-packages/" in name and not any(p in name for p in (*PLUMBING, "/site-packages/torch/")):
+            place = f"{frame.f_globals.get('__name__', '')}:{frame.f_lineno}"
         if library is None and not any(p in name for p in PLUMBING) and name.endswith(".py") and "site-packages/torch/" in name:
             library = frame
         frame = frame.f_back
-    return library, False
+    return library, False, place
 
 
 @contextlib.contextmanager
@@ -199,13 +204,13 @@ def watch_sizes(files: Mapping[str, str]) -> Iterator[Watch]:
 
         def guard(self: Any, file: str, line: int) -> Any:
             if getattr(self, "constant", None) is None and getattr(self, "expr", None) is not None and self.expr.free_symbols:
-                frame, user = model_frame(files)
+                frame, user, place = model_frame(files)
                 if frame is not None:
                     text, code = str(self.expr)[:120], frame.f_code
-                    key = (kind, code.co_filename, frame.f_lineno, text)
+                    key = (kind, code.co_filename, frame.f_lineno, text + place)
                     if key not in watch.sites:
                         symbols = source_axes(self.shape_env, self.expr.free_symbols)
-                        watch.sites[key] = Site(kind, text, code.co_filename, frame.f_lineno, code.co_name, user, self.expr, symbols)
+                        watch.sites[key] = Site(kind, text, code.co_filename, frame.f_lineno, code.co_name, user, place, self.expr, symbols)
             return original(self, file, line)
 
         return guard

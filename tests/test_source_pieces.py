@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from autofix.export import capture_surroundings
+from autofix.program import CapturePlan
 from autofix.surgery import ops_pool_windows
 from autofix.surgery.ops_pool_windows import average_windows, largest_windows
 from autofix.surgery.source_control import rewrite_source
@@ -91,9 +93,39 @@ WINDOWS = """
 def windows(x, size, hop):
     found, start = [], 0
     while start + size <= x.shape[1]:
-        found.append(x[:2, start : start + size])
+        found.append(x[:, start : start + size])
         start += hop
     return found
+"""
+
+RAGGED = """
+    def forward(self, x):
+        out = []
+        for row in x.unbind(0):
+            out.append(row[row > 0])
+        sums = [part.sum() * len(part) for part in out]
+        total = torch.zeros(())
+        if not out:
+            total = total - 1
+        last = out[1]
+        padded = nn.utils.rnn.pad_sequence(out, batch_first=True, padding_value=-1.0)
+        return padded, torch.stack(sums), torch.tensor([len(p) for p in out]), last, total
+"""
+
+STOPPED = """
+    def forward(self, x):
+        order = x.argsort(descending=True)
+        keep = []
+        while order.numel() > 0:
+            keep.append(order[0])
+            if order.numel() == 1:
+                break
+            rest = order[1:]
+            order = rest[x[rest] < x[order[0]] - 0.5]
+        row = [x[0]]
+        for j in range(len(x)):
+            row.append(torch.maximum(row[j] * 0.9, x[j]))
+        return torch.stack(keep), torch.stack(row)
 """
 
 LOOKED_UP = """
@@ -120,8 +152,9 @@ def captured(body, example, axes):
     before, after = {}, {}
     exec(compile(text, "before.py", "exec"), before)
     exec(compile(new, "after.py", "exec"), after)
-    with torch.no_grad():
-        program = torch.export.export(after["Model"](), (example,), dynamic_shapes={"x": dict.fromkeys(axes, torch.export.Dim.DYNAMIC)})
+    dims = {"x": dict.fromkeys(axes, torch.export.Dim.DYNAMIC)}
+    with capture_surroundings(CapturePlan(), bool(axes)):
+        program = torch.export.export(after["Model"](), (example,), dynamic_shapes=dims, prefer_deferred_runtime_asserts_over_guards=True)
     return program.module(), before["Model"]()
 
 
@@ -133,10 +166,12 @@ def captured(body, example, axes):
         (COUNTED, torch.ones(2, 3) * 3, (), [torch.ones(2, 3) * 100, torch.ones(2, 3) * 0.01, torch.ones(2, 3)]),
         (HALVED, torch.randn(2, 7, 3), (1,), [torch.randn(2, 1, 3), torch.randn(2, 2, 3), torch.randn(2, 13, 3)]),
         (WINDOWS, torch.randn(4, 7), (0, 1), [torch.randn(6, 11), torch.randn(2, 4), torch.randn(9, 4)]),
+        (RAGGED, torch.randn(3, 5), (0, 1), [torch.randn(2, 9), torch.ones(4, 2)]),
+        (STOPPED, torch.randn(6), (0,), [torch.randn(1), torch.arange(4.0), torch.randn(17)]),
         (LOOKED_UP, torch.eye(9)[2:3], (1,), [torch.eye(9)[7:8], torch.eye(9)[1:2], torch.eye(5)[2:3], torch.ones(1, 1)]),
         (PICKED, torch.ones(2, 3), (), [torch.ones(2, 3) * 5, -torch.ones(2, 3), torch.tensor([[9.0, -20, 0], [0, 0, 0]])]),
     ],
-    ids=["pieces", "turned", "counted", "halved", "windows", "looked up", "picked"],
+    ids=["pieces", "turned", "counted", "halved", "windows", "ragged", "stopped", "looked up", "picked"],
 )
 def test_a_rewritten_model_keeps_its_values(body, example, axes, others):
     program, model = captured(body, example, axes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from autofix.surgery.source_names import uses_of
+from autofix.surgery.source_names import root_name, uses_of
+from autofix.surgery.source_nodes import code_of
+from autofix.surgery.source_pieces import is_split
 
 
 class Assignments(cst.CSTVisitor):
@@ -12,6 +14,7 @@ class Assignments(cst.CSTVisitor):
 
     def __init__(self) -> None:
         self.pairs: list[tuple[set[str], cst.BaseExpression]] = []
+        self.looped: set[str] = set()
 
     def visit_Assign(self, node: cst.Assign) -> None:
         for target in node.targets:
@@ -30,7 +33,9 @@ class Assignments(cst.CSTVisitor):
             self.pairs.append(({node.target.value}, node.value))
 
     def visit_For(self, node: cst.For | cst.CompFor) -> None:
-        self.pairs.append((uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores, node.iter))
+        names = uses_of(cst.Assign([cst.AssignTarget(node.target)], cst.Name("None"))).stores
+        self.looped |= names
+        self.pairs.append((names, node.iter))
 
     visit_CompFor = visit_For
 
@@ -49,3 +54,34 @@ class _Calls(cst.CSTVisitor):
     def visit_Call(self, node: cst.Call) -> None:
         func = node.func
         self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
+
+
+LISTS = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.GeneratorExp, cst.SimpleString)
+LIST_CALLS = frozenset({"list", "tuple", "sorted", "range", "zip", "dict", "set", "enumerate", "str"})
+LIST_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_sizes", "tolist", "size", "items", "keys", "values", "copy"})
+
+
+def is_list(node: cst.BaseExpression) -> bool:
+    """Whether an expression surely gives a Python list, tuple, text or the like."""
+    if is_split(node):
+        return True
+    if isinstance(node, cst.Call):
+        func = node.func
+        return func.attr.value in LIST_METHODS if isinstance(func, cst.Attribute) else code_of(func) in LIST_CALLS
+    return isinstance(node, LISTS) or (isinstance(node, cst.Attribute) and node.attr.value == "shape")
+
+
+def listed_names(function: cst.FunctionDef) -> set[str]:
+    """Local names that are bound to a Python list, tuple, text or the like somewhere."""
+    found = Assignments()
+    function.body.visit(found)
+    return {name for names, expression in found.pairs if is_list(expression) for name in names} - found.looped
+
+
+def may_be_tensor(node: cst.BaseExpression, lists: set[str]) -> bool:
+    """Whether len() of an expression may be the size of a tensor."""
+    if isinstance(node, cst.Subscript):
+        return may_be_tensor(node.value, lists)
+    if isinstance(node, cst.Attribute) and node.attr.value == "shape":
+        return False
+    return isinstance(node, (cst.Name, cst.Attribute)) and root_name(node) not in {"self", "", *lists}

@@ -65,6 +65,13 @@ def traced_get(held: Any, number: Any, key: Any, default: Any = None) -> Any:
     return one_of([*found.values(), default], torch.where(present, place, len(found)))
 
 
+def list_item(items: Any, index: Any) -> Any:
+    """items[index] of a list that grows in the graph, or will once its loop is captured."""
+    if not isinstance(items, (list, tuple)) or not isinstance(index, (torch.SymInt, torch.Tensor)):
+        return items[index]
+    return traced_choice(items, index)
+
+
 def numbered_entries(held: Any, number: Any, key: Any) -> Any:
     """({n: held[key(n)]} of the whole numbers n that keys are made of, in order; which of them is the number, as a 0-d tensor)."""
     found = {}

@@ -185,7 +185,14 @@ def uses_helper(code: Any, name: str) -> bool:
     return f"{name}(" in str(code)
 
 
-READERS_OF_LISTS = {"torch.stack": "stack_list", "torch.cat": "cat_list", "torch.concat": "cat_list", "len": "list_length", "list": "as_list"}
+READERS_OF_LISTS = {
+    "torch.stack": "stack_list",
+    "torch.cat": "cat_list",
+    "torch.concat": "cat_list",
+    "torch.tensor": "tensor_of",
+    "len": "list_length",
+    "list": "as_list",
+}
 
 
 class _Appended(cst.CSTVisitor):
@@ -224,6 +231,18 @@ class ListReaders(cst.CSTTransformer):
         for s in body:
             s.visit(found)
         self.names, self.helpers, self.growers, self.changed = found.names, helpers, growers or set(), False
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        """One item, at a place that a loop counts."""
+        part = updated_node.slice[0].slice
+        plain = isinstance(original_node.value, cst.Name) and original_node.value.value in self.names and len(updated_node.slice) == 1
+        if not plain or not isinstance(part, cst.Index) or not isinstance(part.value, (cst.Name, cst.BinaryOperation)):
+            return updated_node
+        self.changed = True
+        return call("list_item", updated_node.value, part.value)
+
+    def leave_AssignTarget(self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget) -> cst.AssignTarget:
+        return original_node if isinstance(original_node.target, cst.Subscript) else updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         if not original_node.args or not is_list_of(self.names, original_node.args[0].value, self.growers):

@@ -65,6 +65,8 @@ def row_of(tensor: torch.Tensor, i: Any, dim: int = 0) -> torch.Tensor:
 
 def loop_items(items: Any) -> Any:
     """A list or range of items, or counted items where their number is symbolic."""
+    if getattr(items, "is_rows", False) and items.ragged is not None:
+        return counted_items(items.sizes.shape[0], items.__getitem__)
     if getattr(items, "is_rows", False):
         items = items.data
     if isinstance(items, torch.Tensor):

@@ -11,12 +11,20 @@ import libcst as cst
 LIST_MUTATORS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "add", "reverse", "sort"})
 """Methods of lists, dicts and sets that change their receiver."""
 
+MODULES = frozenset({"self", "torch", "F", "nn", "np", "numpy", "math"})
+"""Names whose functions change nothing, though they are called as such methods are: torch.sort(x)."""
+
 
 def root_name(node: cst.BaseExpression) -> str:
     """The name at the bottom of `a[0].b[1]`, or "" where there is none."""
     while isinstance(node, (cst.Attribute, cst.Subscript)):
         node = node.value
     return node.value if isinstance(node, cst.Name) else ""
+
+
+def is_view(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a part of a tensor, as rewritten numbers give it."""
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "cut_view" and bool(node.args)
 
 
 @dataclass
@@ -109,7 +117,14 @@ class Uses(cst.CSTVisitor):
         func = node.func
         if isinstance(func, cst.Attribute):
             name, method = root_name(func.value), func.attr.value
-            if name and name != "self" and (method in LIST_MUTATORS or (method.endswith("_") and not method.endswith("__"))):
+            if not name and is_view(func.value):  # cut_view(x, ...).add_(y)
+                name = root_name(func.value.args[0].value)  # type: ignore[attr-defined]
+            if name and name not in MODULES and (method in LIST_MUTATORS or (method.endswith("_") and not method.endswith("__"))):
+                self.stores.add(name)
+                self.changed.add(name)
+        elif isinstance(func, cst.Name) and func.value == "put_view" and node.args:
+            name = root_name(node.args[0].value)
+            if name and name != "self":
                 self.stores.add(name)
                 self.changed.add(name)
 

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from autofix.surgery.source_index import nested_tensor_of
 from autofix.surgery.source_items import held_part
 from autofix.surgery.source_merge import as_dtype, is_number
+from autofix.surgery.source_rows import pad_rows
 from autofix.surgery.source_runtime import is_tracing
 
 
@@ -134,6 +135,8 @@ def extreme_number(name: str, *numbers: Any) -> Any:
 
 def tensor_of(data: Any, **kwargs: Any) -> torch.Tensor:
     """torch.tensor(data) where data may hold sizes and tensors."""
+    if getattr(data, "is_rows", False):
+        return data.read().clone().to(**kwargs) if kwargs else data.read().clone()
     leaves = pytree.tree_leaves(data)
     if is_tracing() and not isinstance(data, torch.Tensor) and not all(is_number(v) and type(v) in (int, float, bool) for v in leaves):
         return nested_tensor_of(data, **kwargs)
@@ -173,6 +176,8 @@ def split_by(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
 
 def padded_parts(parts: Any, batch_first: bool = False, padding_value: float = 0.0, **kwargs: Any) -> torch.Tensor:
     """torch.nn.utils.rnn.pad_sequence for parts whose lengths are known only at run time."""
+    if getattr(parts, "is_rows", False) and not kwargs:
+        return pad_rows(parts, batch_first, padding_value)
     parts = list(parts)
     if not is_tracing() or kwargs or all(type(p.shape[0]) is int for p in parts):
         return torch.nn.utils.rnn.pad_sequence(parts, batch_first=batch_first, padding_value=padding_value, **kwargs)

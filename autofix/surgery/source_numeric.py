@@ -8,6 +8,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
+from autofix.surgery.source_assignments import listed_names, may_be_tensor
 from autofix.surgery.source_names import root_name
 from autofix.surgery.source_nodes import call, code_of
 from autofix.surgery.source_sizes import is_number_expression, reach, tainted_names
@@ -52,13 +53,19 @@ def _may_be_float(node: cst.BaseExpression) -> bool:
 class NumberRewriter(cst.CSTTransformer):
     """One function. `lines`: numbers of lines on which a tensor became a Python value; `zero_d`: names of 0-d whole tensors."""
 
-    def __init__(self, sizes: set[str], values: set[str], hit: Any, zero_d: set[str], with_sizes: bool) -> None:
+    def __init__(self, sizes: set[str], values: set[str], hit: Any, zero_d: set[str], with_sizes: bool, lists: Iterable[str] = ()) -> None:
         super().__init__()
+        self.lists = set(lists)
         self.sizes, self.values, self.hit, self.zero_d, self.with_sizes = sizes, values, hit, zero_d, with_sizes
         self.changed = False
 
     def _depends(self, node: cst.BaseExpression) -> bool:
         size, value = reach(node, self.sizes, self.values)
+        return value or (size and self.with_sizes)
+
+    def _made_of(self, node: cst.BaseExpression) -> bool:
+        """Whether a number is made of sizes or values: y[i] of a tensor is not, though a size may be what i is."""
+        size, value = reach(node, self.sizes, self.values, indices=False)
         return value or (size and self.with_sizes)
 
     def _value(self, node: cst.BaseExpression) -> bool:
@@ -80,12 +87,12 @@ class NumberRewriter(cst.CSTTransformer):
             return node
         exact = isinstance(node, cst.Float) and float(node.value) * 1024 % 1 == 0  # no rounding in single precision
         constant = (isinstance(node, cst.Float) and not exact) or (isinstance(node, (cst.Attribute, cst.Subscript)) and root_name(node) == "self")
-        if self._depends(node) or constant:
+        if self._made_of(node) or constant:
             return call("real_number", node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node)
         return node
 
     def leave_BinaryOperation(self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation) -> cst.BaseExpression:
-        if not is_number_expression(original_node) or not self._depends(original_node):
+        if not is_number_expression(original_node) or not self._made_of(original_node):
             return updated_node
         divides = isinstance(original_node.operator, cst.Divide)
         if divides or (isinstance(original_node.operator, cst.Power) and not isinstance(original_node.right, cst.Integer)):
@@ -118,6 +125,9 @@ class NumberRewriter(cst.CSTTransformer):
                     signed = "-" in code_of(inner) or self._value(inner)
                     return call("whole_number", new, **({"signed": cst.Name("True")} if signed else {}))
                 return call("whole_round" if func.value == "round" else "real_of", new)
+        if code_of(func) == "len" and len(args) == 1 and may_be_tensor(original_node.args[0].value, self.lists):
+            self.changed = True
+            return call("list_length", *args)
         if isinstance(func, cst.Name) and func.value in ("min", "max") and args and any(self._value(a.value) for a in original_node.args):  # noqa: SIM102
             if all(is_number_expression(a.value) or isinstance(a.value, cst.Name) for a in original_node.args) and all(
                 a.keyword is None for a in updated_node.args
@@ -256,6 +266,6 @@ def rewrite_numbers(
         return place is not None and any(place.start.line <= n <= place.end.line for n in marked)
 
     size_names, value_names = tainted_names(function, (), hit, given)
-    rewriter = NumberRewriter(size_names, value_names, hit, set(zero_d), sizes)
+    rewriter = NumberRewriter(size_names, value_names, hit, set(zero_d), sizes, listed_names(function))
     body = function.body.visit(rewriter)
     return function.with_changes(body=body) if rewriter.changed else None

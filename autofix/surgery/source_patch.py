@@ -12,8 +12,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-RUNTIME_PARTS = ("merge", "index", "rows", "runtime", "choices", "items", "loops", "whiles", "numbers", "arrays", "arrays_more", "arrays_shapes")
-RUNTIME_FILES = tuple(f"source_{n}.py" for n in RUNTIME_PARTS)
+RUNTIME_PARTS = ("merge", "index", "items", "rows", "runtime", "choices", "loops", "plans", "whiles", "numbers", "arrays", "arrays_more")
+RUNTIME_FILES = tuple(f"source_{n}.py" for n in (*RUNTIME_PARTS, "arrays_shapes"))
 MARK = "# RUNTIME BEGINS\n"
 ADDED_BY = "# What the rewritten functions above call.\n"
 

@@ -129,6 +129,24 @@ def grown_lists(function: cst.FunctionDef, dynamic: set[str]) -> set[str]:
     return found.names - {""}
 
 
+class Truths(cst.CSTVisitor):
+    """Texts of tests whether one of the lists `names` is empty."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names, self.found = names, set[str]()
+
+    def _test(self, node: cst.BaseExpression) -> None:
+        inner = node.expression if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not) else node
+        if isinstance(inner, cst.Name) and inner.value in self.names:
+            self.found.add(code_of(node))
+
+    def visit_If(self, node: cst.If) -> None:
+        self._test(node.test)
+
+    def visit_IfExp(self, node: cst.IfExp) -> None:
+        self._test(node.test)
+
+
 class _LoopNames(cst.CSTVisitor):
     """Names that loops bind or count with, where only the graph knows how often they turn."""
 

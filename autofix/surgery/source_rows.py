@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
+from autofix.surgery.source_items import row_of
 from autofix.surgery.source_merge import UNSET, as_dtype, as_scalar, is_number, is_same_constant, number_dtype, promoted_dtype
 
 
 def opened(value: Any) -> Any:
     """Lists that grew in the graph as plain containers of their tensor."""
     if getattr(value, "is_rows", False):
-        return {"rows": value.data, "ragged": value.ragged, "count": value.count}
+        return {"rows": value.data, "ragged": value.ragged, "sizes": value.sizes}
     if isinstance(value, (list, tuple)):
         return type(value)(opened(v) for v in value) if type(value) in (list, tuple) else value
     return value
@@ -22,24 +23,26 @@ def opened(value: Any) -> Any:
 
 def closed(value: Any) -> Any:
     """The inverse of `opened`."""
-    if isinstance(value, dict) and set(value) == {"rows", "ragged", "count"}:
-        return grown_rows(value["rows"], value["ragged"], count=value["count"])
+    if isinstance(value, dict) and set(value) == {"rows", "ragged", "sizes"}:
+        return grown_rows(value["rows"], value["ragged"], sizes=value["sizes"])
     if type(value) in (list, tuple):
         return type(value)(closed(v) for v in value)
     return value
 
 
-def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> Any:
+def grown_rows(data: Any, ragged: Any, blind: bool = False, sizes: Any = None) -> Any:
     """A list of tensors kept as one tensor: stacked along a new first axis, or (`ragged`) joined along that axis.
 
-    blind: it may be appended to and not read (a turn that only counts). count: the number of joined tensors.
+    blind: it may be appended to and not read (a turn that only counts). sizes: how long the joined tensors are.
     """
 
     class Rows:
         is_rows = True
 
         def __init__(self) -> None:
-            self.data, self.ragged, self.blind, self.count = data, ragged, blind, count
+            self.data, self.ragged, self.blind, self.sizes = data, ragged, blind, sizes
+            if ragged is not None and sizes is None:
+                self.sizes = torch.zeros(0, dtype=torch.int64, device=data.device)
 
         def read(self) -> Any:
             if self.blind:
@@ -49,7 +52,8 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
         def append(self, item: Any) -> None:
             item = item if isinstance(item, torch.Tensor) else torch.scalar_tensor(item, dtype=self.data.dtype)
             new = item.unsqueeze(0) if self.ragged is None else item
-            self.count = self.count if self.ragged is None else self.count + 1
+            if self.ragged is not None:
+                self.sizes = torch.cat([self.sizes, torch.scalar_tensor(item.shape[self.ragged], dtype=torch.int64).reshape(1)])
             self.data = torch.cat([self.data, new.to(self.data.dtype)], self.ragged or 0)
 
         def extend(self, items: Any) -> None:
@@ -67,6 +71,8 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
             return self[::-1]
 
         def __getitem__(self, index: Any) -> Any:
+            if self.ragged is not None and not isinstance(index, slice):
+                return ragged_item(self.read(), self.sizes, self.ragged, index)
             if self.ragged is not None:
                 raise TypeError("a part is taken of a list of tensors of several sizes that grew in the graph")
             if not isinstance(index, slice):
@@ -81,6 +87,15 @@ def grown_rows(data: Any, ragged: Any, blind: bool = False, count: Any = 0) -> A
             raise TypeError("whether a list that grew in the graph is empty is known only at run time")
 
     return Rows()
+
+
+def ragged_item(data: torch.Tensor, sizes: torch.Tensor, axis: int, index: Any) -> torch.Tensor:
+    """One of the tensors of these sizes that were joined along an axis."""
+    length, end = row_of(sizes, index).item(), row_of(sizes.cumsum(0), index).item()
+    torch._check(length >= 0)
+    torch._check(end - length >= 0)
+    torch._check(end <= data.shape[axis])
+    return data.narrow(axis, end - length, length)
 
 
 def even_lists(values: Any, *branches: Any) -> Any:
@@ -113,7 +128,7 @@ def rows_like(model: Any, items: list[Any]) -> Any:
 
 def as_rows(items: list[Any], like: Any) -> Any:
     """A Python list as grown rows; `like` holds at least one element of the kind."""
-    tensors = [v if isinstance(v, torch.Tensor) else torch.scalar_tensor(v) for v in like]
+    tensors = [v if isinstance(v, torch.Tensor) else torch.zeros((), dtype=torch.tensor(kind_of(v)).dtype) for v in like]
     dim = tensors[0].dim()
     free = [d for d in range(dim) if any(not is_same_constant(t.shape[d], tensors[0].shape[d]) or not _known(t.shape[d]) for t in tensors)]
     if len(free) > 1:
@@ -130,6 +145,11 @@ def as_rows(items: list[Any], like: Any) -> Any:
     return rows
 
 
+def kind_of(number: Any) -> Any:
+    """A number of the kind of another that may be known only at run time."""
+    return False if isinstance(number, (bool, torch.SymBool)) else 0 if isinstance(number, (int, torch.SymInt)) else 0.0
+
+
 def _known(size: Any) -> bool:
     return type(size) is int or not any(str(s).startswith("u") for s in size.node.expr.free_symbols)
 
@@ -142,12 +162,12 @@ def stack_list(items: Any, dim: int = 0, **_: Any) -> torch.Tensor:
         data, at = items.read(), items.ragged
         each = (
             torch.scalar_tensor(data.shape[at], dtype=torch.int64)
-            .div(torch.scalar_tensor(items.count, dtype=torch.int64).clamp(min=1), rounding_mode="floor")
+            .div(torch.scalar_tensor(items.sizes.shape[0], dtype=torch.int64).clamp(min=1), rounding_mode="floor")
             .item()
         )
         torch._check(each >= 0)
         torch._check(each <= data.shape[at])
-        shape = [*data.shape[:at], items.count, each, *data.shape[at + 1 :]]
+        shape = [*data.shape[:at], items.sizes.shape[0], each, *data.shape[at + 1 :]]
         return data.reshape(shape).movedim(at, dim)
     return items.read().movedim(0, dim) if dim else items.read()
 
@@ -170,10 +190,27 @@ def as_list(items: Any) -> Any:
     return items if getattr(items, "is_rows", False) or hasattr(items, "get") else list(items)
 
 
+def pad_rows(items: Any, batch_first: bool, value: Any) -> torch.Tensor:
+    """pad_sequence of a list that grew in the graph."""
+    data, sizes = items.read(), items.sizes
+    if items.ragged is None:
+        return data if batch_first else data.transpose(0, 1)
+    if items.ragged:
+        raise TypeError("tensors that differ along another axis than the first can't be padded")
+    longest = sizes.max().item()
+    torch._check(longest >= 0)
+    steps = torch.arange(longest)
+    inside = steps < sizes[:, None]
+    place = torch.where(inside, (sizes.cumsum(0) - sizes)[:, None] + steps, data.shape[0])
+    filled = torch.cat([data, data.new_full([1, *data.shape[1:]], value)])  # what lies outside of a tensor is its last row
+    out = filled.index_select(0, place.reshape(-1)).reshape(sizes.shape[0], longest, *data.shape[1:])
+    return out if batch_first else out.transpose(0, 1)
+
+
 def list_length(items: Any) -> Any:
     """len() that keeps sizes of tensors and of grown lists symbolic."""
     if getattr(items, "is_rows", False):
-        return items.read().shape[0] if items.ragged is None else items.count
+        return items.read().shape[0] if items.ragged is None else items.sizes.shape[0]
     if hasattr(items, "get") and hasattr(items, "count"):
         return items.count
     return items.shape[0] if isinstance(items, torch.Tensor) else len(items)

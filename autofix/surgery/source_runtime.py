@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from autofix.surgery.source_index import assign_view, has_size, nested_tensor_of, symbolic_view
 from autofix.surgery.source_merge import merge_results
-from autofix.surgery.source_rows import closed, even_lists, opened
+from autofix.surgery.source_rows import closed, even_lists, list_length, opened
 
 
 def is_tracing() -> bool:
@@ -165,6 +165,17 @@ def as_operand(value: Any) -> Any:
     return torch.scalar_tensor(value, dtype=torch.float64) if isinstance(value, torch.SymFloat) else value
 
 
+def apart(values: list[Any]) -> list[Any]:
+    """What a branch or loop is handed, with copies of tensors that share their memory with one before them: the exporter takes none such."""
+    seen: set[int] = set()
+    out = []
+    for v in values:
+        place = v.untyped_storage()._cdata if isinstance(v, torch.Tensor) else id(v)
+        out.append(v.clone() if isinstance(v, torch.Tensor) and place in seen else v)
+        seen.add(place)
+    return out
+
+
 def cell_values(fn: Any) -> list[Any]:
     """What a function reads from enclosing functions, and its defaults."""
     found = list(fn.__defaults__ or ()) + list((fn.__kwdefaults__ or {}).values())
@@ -207,6 +218,8 @@ def rebound(fn: Any, table: dict[Any, Any]) -> Any:
 
 def as_flag(test: Any) -> Any:
     """The truth value of `test` as Python would take it: a bool, a SymBool or a 0-d bool tensor."""
+    if getattr(test, "is_rows", False):
+        return list_length(test) > 0
     if isinstance(test, torch.Tensor) and is_tracing():
         return test.reshape(()).to(torch.bool) if test.dtype is not torch.bool or test.dim() else test
     if isinstance(test, (torch.SymInt, torch.SymFloat)):
@@ -286,7 +299,7 @@ def traced_if(test: Any, then: Any, other: Any, *values: Any) -> Any:
         return run
 
     with quiet_sizes(scratch=False):
-        packed = list(cond_op(flag, branch(then), branch(other), (*[operands[i] for i in moving], *captured)))
+        packed = list(cond_op(flag, branch(then), branch(other), tuple(apart([*[operands[i] for i in moving], *captured]))))
     out = []
     for slot in slots:
         out.append(slot.unpack(packed[: slot.count()]))

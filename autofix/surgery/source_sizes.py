@@ -12,7 +12,7 @@ from autofix.surgery.source_assignments import Assignments, converts
 from autofix.surgery.source_lookups import FLAGS, held_names
 from autofix.surgery.source_names import root_name, uses_of
 from autofix.surgery.source_nodes import code_of
-from autofix.surgery.source_pieces import SPLITS, LoopsOver, grown_lists, loop_names, pieces_of
+from autofix.surgery.source_pieces import SPLITS, LoopsOver, Truths, grown_lists, loop_names, pieces_of
 
 SIZE_METHODS = frozenset({"size", "numel", "nelement", "__len__"})
 VALUE_METHODS = frozenset({"item", "tolist", "any", "all", "equal", "allclose", "is_nonzero", "nonzero", "unique", "argwhere"})
@@ -47,6 +47,7 @@ NUMBER_CALLS = frozenset(
         "real_of",
         "real_math",
         "extreme_number",
+        "list_length",
     }
 )
 STATIC_CALLS = frozenset({"isinstance", "hasattr", "getattr", "callable", "issubclass", "type"})
@@ -55,8 +56,13 @@ STATIC_CALLS = frozenset({"isinstance", "hasattr", "getattr", "callable", "issub
 class _Reach(cst.CSTVisitor):
     """Whether an expression reads a size or a value of a tensor, given names that hold some."""
 
-    def __init__(self, sizes: set[str], values: set[str]) -> None:
-        self.sizes, self.values, self.size, self.value = sizes, values, False, False
+    def __init__(self, sizes: set[str], values: set[str], indices: bool = True) -> None:
+        self.sizes, self.values, self.size, self.value, self.indices = sizes, values, False, False, indices
+
+    def visit_Subscript(self, node: cst.Subscript) -> bool:
+        if not self.indices:
+            node.value.visit(self)
+        return self.indices
 
     def visit_Lambda(self, node: cst.Lambda) -> bool:
         return False
@@ -85,7 +91,7 @@ class _Reach(cst.CSTVisitor):
             if func.value in STATIC_CALLS:
                 return False
             if (
-                func.value == "len"
+                func.value in ("len", "list_length")
                 and node.args
                 and root_name(node.args[0].value) != "self"
                 and not isinstance(node.args[0].value, (cst.List, cst.Tuple))
@@ -115,9 +121,9 @@ class _Reach(cst.CSTVisitor):
         return True
 
 
-def reach(node: cst.CSTNode, sizes: set[str], values: set[str]) -> tuple[bool, bool]:
-    """(depends on a size, depends on a tensor's value) for an expression."""
-    found = _Reach(sizes, values)
+def reach(node: cst.CSTNode, sizes: set[str], values: set[str], indices: bool = True) -> tuple[bool, bool]:
+    """(depends on a size, depends on a tensor's value) for an expression. indices: by what picks a part of something, too."""
+    found = _Reach(sizes, values, indices)
     node.visit(found)
     return found.size, found.value
 
@@ -305,7 +311,10 @@ def dynamic_tests(
         function.body.visit(visitor)
     pieces = pieces_of(function, held.pairs) if sizes else set()
     grown = grown_lists(function, visitor.dynamic | {f"pieces {name}" for name in pieces})
-    over = LoopsOver(pieces | grown)
+    over, truths = LoopsOver(pieces | grown), Truths(grown)
     function.body.visit(over)
+    function.body.visit(truths)
     held_lists = {f"held {name}" for name in held_names(function, held.pairs)}
-    return visitor.dynamic | over.found | held_lists | {f"index {name}" for name in value_names} | {f"pieces {name}" for name in pieces}
+    return (
+        visitor.dynamic | over.found | truths.found | held_lists | {f"index {name}" for name in value_names} | {f"pieces {name}" for name in pieces}
+    )

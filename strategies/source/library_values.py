@@ -122,12 +122,13 @@ class LibraryValues(SourceStrategy):
     """Rewrite functions of installed libraries that test a tensor's value or make a Python number of it.
 
     When it helps: torch.distributions validates its arguments, nn.Transformer looks whether a mask is causal, a library's
-    forward branches or loops on values.
+    forward branches or loops on values; an installed model loops over a dynamic axis (a state space model's plain path), or tests its size.
     Why it is safe: the same rewriting as control_flow and numbers_in_graph, on the library's text; checks that only raise are
     dropped (eager accepts no input on which they fire). A causal hint that is not given means that attention applies the mask itself.
     """
 
     treats = ("data-dependent-branch", "data-dependent-size", "baked-value", "mismatch-at-other-values", "capture-error")
+    treats += ("axis-specialized", "axis-fixed", "mismatch-at-other-sizes", "run-error-at-other-sizes")
     prior = 0.5
     cost = 1.0
 
@@ -143,16 +144,23 @@ class LibraryValues(SourceStrategy):
             if module in done or module.startswith(("torch._", "torch.utils", "torch.jit", "torch.fx", "torch.export", "torch.onnx", "numpy")):
                 continue
             yield self.fix(file=module, lines=lines, zero_d=zero_d_names(evidence.facts))
+        pinned: dict[str, list[int]] = {}
+        for place in evidence.fact("library_pinned").split("; "):
+            module, _, number = place.rpartition(":")
+            if module and number.isdigit() and module not in done:
+                pinned[module] = sorted({*pinned.get(module, []), int(number)})
+        for module, lines in pinned.items():
+            yield self.fix(file=module, lines=lines, zero_d=[], sizes=True)
 
     @staticmethod
-    def apply(text: str, *, lines: list[int], zero_d: list[str]) -> str:  # type: ignore[override]
+    def apply(text: str, *, lines: list[int], zero_d: list[str], sizes: bool = False) -> str:  # type: ignore[override]
         names = functions_at(text, lines)
         changed = text
         for function, old, new in SHORTCUTS:
             if function in names and old in changed:
                 changed = replace_expression(changed, function, old, new)
         left = [n for n in names if n not in {function for function, _, _ in SHORTCUTS}]
-        changed = rewrite_source(changed, left, lines, sizes=False, zero_d=zero_d) if left else changed
+        changed = rewrite_source(changed, left, () if sizes else lines, sizes=sizes, zero_d=zero_d) if left else changed
         if changed == text:
             raise NothingToDo("no function here depends on a tensor's value")
         return changed
