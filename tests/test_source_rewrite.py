@@ -66,6 +66,25 @@ def test_numbers():
     assert "whole_number(real_number(x.shape[0]) * real_number(0.7))" in new
 
 
+def test_whole_numbers_of_math_stay_whole():
+    body = "def f(x):\n    n = x.shape[0]\n    pad = math.ceil(n / 4) * 4 - n\n    return torch.nn.functional.pad(x, (0, pad)), pad\n"
+    new = same(body, (torch.ones(10),), (torch.ones(8),))
+    assert '(real_math("ceil"' not in new and '") * 4 - n' not in new and ") * 4 - n" in new
+
+
+def test_items_of_tensors_are_no_numbers():
+    body = (
+        "def f(x):\n    y = x.cumsum(0)\n    out = []\n    for i in range(x.shape[0]):\n        out.append(y[i] * 0.9)\n    return torch.stack(out)\n"
+    )
+    new = same(body, (torch.ones(10),), (torch.ones(1),))
+    assert "y[i] * 0.9" in new
+
+
+def test_functions_of_torch_change_nothing():
+    body = "def f(x):\n    if x.sum() > 0:\n        x, _ = torch.sort(x)\n    return x\n"
+    assert "torch = UNSET" not in same(body, (torch.tensor([2.0, 1.0]),), (torch.tensor([-2.0, -3.0]),))
+
+
 def test_static_tests_stay():
     body = "def f(x, mask=None):\n    if mask is None and isinstance(x, torch.Tensor):\n        x = x * 2\n    for i in range(3):\n        x = x + i\n    return x\n"
     text, new = rewritten(body)

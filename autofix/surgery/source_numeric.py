@@ -20,6 +20,9 @@ SIZE_TAKERS = frozenset(
     {"arange", "zeros", "ones", "full", "empty", "eye", "linspace", "randn", "rand", "narrow", "repeat", "expand", "view", "reshape"}
     | {"split", "topk", "pad", "new_zeros", "new_ones", "new_full", "repeat_interleave", "one_hot", "roll", "unfold", "tril_indices"}
 )
+WHOLE_CALLS = frozenset({"math.ceil", "math.floor", "math.trunc", "math.isqrt", "math.gcd", "math.comb"})
+"""Functions of math that give whole numbers, whatever they are given."""
+WHOLE_MATH = tuple(f'real_math("{name}"' for name in ("ceil", "floor", "trunc", "isqrt"))
 TALK = frozenset({"print", "logger", "logging", "log", "warnings", "LOG", "LOGGER", "_logger"})
 
 
@@ -32,6 +35,8 @@ def _is_float_operation(node: cst.BaseExpression) -> bool:
         return isinstance(node.operator, cst.Divide) or power or _is_float_operation(node.left) or _is_float_operation(node.right)
     if isinstance(node, cst.UnaryOperation):
         return _is_float_operation(node.expression)
+    if isinstance(node, cst.Call) and (code_of(node.func) in WHOLE_CALLS or code_of(node).startswith(WHOLE_MATH)):
+        return False
     if isinstance(node, cst.Call):
         return (
             root_name(node.func) in ("math", "np", "numpy")
