@@ -258,3 +258,13 @@ def test_indices_in_32_bits_are_widened_where_the_operator_takes_64_alone():
     np.testing.assert_array_equal(run(model, inputs)[0], [[1, 1], [0, 0], [1, 1]])
     kept = one_node("Gather", {"x": inputs["x"], "i": inputs["i"]}, {"y": TensorProto.FLOAT}, 18)
     assert repair_types(kept, {}) == 0
+
+
+def test_products_of_half_precision_are_widened_only_where_that_is_asked_for():
+    inputs = {"a": np.ones((2, 3), np.float16), "b": np.full((3, 4), 0.5, np.float16)}
+    model = one_node("MatMul", inputs, {"y": TensorProto.FLOAT16}, 18)
+    assert repair_kernels(model, wide_products=True)
+    assert [n.op_type for n in model.graph.node] == ["Cast", "Cast", "MatMul", "Cast"]
+    np.testing.assert_array_equal(run(model, inputs)[0], np.full((2, 4), 1.5, np.float16))
+    single = one_node("MatMul", {n: v.astype(np.float32) for n, v in inputs.items()}, {"y": TensorProto.FLOAT}, 18)
+    assert repair_kernels(single, wide_products=True) == []

@@ -110,10 +110,15 @@ def cast_is_exact(node: onnx.NodeProto, narrow: int, wide: int) -> bool:
     return op in RING_OPS + ORDER_OPS + MOVE_OPS
 
 
+PRODUCT_OPS = ("Transpose", "MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum")
+"""Products and what their operands come from: a product of transposed half precision takes ONNX Runtime 1.32 down (NchwcTransformer)."""
+
+
 class KernelRepair:
     """Rewrites one model's nodes; `changed` lists what was done to which node."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, wide_products: bool = False) -> None:
+        self.wide_products = wide_products
         self.opset = onnx_opset_of(model)
         self.kernels = OrtKernels(self.opset)
         self.types: dict[str, int] = {}
@@ -166,7 +171,8 @@ class KernelRepair:
                 self.types[name] = code
         inputs = [self.types.get(n) if n else None for n in node.input]
         outputs = [self.types.get(n) if n else None for n in node.output]
-        if depth > 4 or self.kernels.accepts(node, inputs, outputs):
+        avoided = self.wide_products and node.op_type in PRODUCT_OPS and inputs[0] in (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+        if depth > 4 or (self.kernels.accepts(node, inputs, outputs) and not avoided):
             return [node]
         self.count += 1
         for form in (self.other_form, self.wider, self.as_float):
@@ -255,10 +261,13 @@ class KernelRepair:
         return [*w.nodes, inner]
 
 
-def repair_kernels(model: onnx.ModelProto) -> list[str]:
-    """Rewrite every node that ONNX Runtime's CPU provider has no kernel for, in place; returns what was changed."""
+def repair_kernels(model: onnx.ModelProto, wide_products: bool = False) -> list[str]:
+    """Rewrite every node that ONNX Runtime's CPU provider has no kernel for, in place; returns what was changed.
+
+    wide_products: half-precision products and transposes are taken in float32 although there are kernels.
+    """
     if model.functions:
         model.CopyFrom(onnx.inliner.inline_local_functions(model))
-    repair = KernelRepair(model)
+    repair = KernelRepair(model, wide_products)
     repair.graph(model.graph)
     return repair.changed

@@ -41,6 +41,14 @@ OPERATORS = (
     "aten.special_zeta.default",
     "aten.special_zeta.other_scalar",
     "aten.special_zeta.self_scalar",
+    *(
+        f"aten.special_{name}.{overload}"
+        for name in (
+            *(f"{prefix}chebyshev_polynomial_{letter}" for prefix in ("", "shifted_") for letter in "tuvw"),
+            *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+        )
+        for overload in ("default", "n_scalar", "x_scalar")
+    ),
 )
 
 COUNTS = """
@@ -64,17 +72,41 @@ def get_more_inputs():
 dynamic_shapes = {"x": {0: "batch"}}
 """
 
+FEATURES = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, degree):
+        x = torch.nan_to_num(x, 0.0, 1.0, -1.0)  # PyTorch gives what happens to lie in memory for NaN
+        known = torch.special.hermite_polynomial_he(x, 5), torch.special.shifted_chebyshev_polynomial_t(x, 8)
+        return *known, torch.special.legendre_polynomial_p(x[:, :1], degree)
+
+
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.rand(2, 3) * 0.9, torch.tensor([0.0, 1.0, 4.0])]
+
+
+def get_more_inputs():
+    torch.manual_seed(1)
+    return [[torch.rand(4, 3) * 3 - 1.5, torch.tensor([2.0, 3.0])]]
+
+
+dynamic_shapes = {"x": {0: "batch"}, "degree": {0: "degrees"}}
+"""
+
 
 class DecomposeSpecial(ProgramStrategy):
     """Replace special functions by series and iterations in float64, cast back at the end.
 
-    When it helps: lgamma, digamma, polygamma, zeta, igamma(c), erfinv, erfcx, ndtri, log_ndtr, and the Bessel functions i0 to k1 with
-    their scaled forms.
-    ONNX has Erf alone of these.
+    When it helps: lgamma, digamma, polygamma, zeta, igamma(c), erfinv, erfcx, ndtri, log_ndtr, the Bessel functions i0 to k1 with their
+    scaled forms, the orthogonal polynomials of Chebyshev, Hermite, Laguerre and Legendre. ONNX has Erf alone of these.
 
     Why it is safe: convergent or asymptotic series with a remainder below 1e-15 of the value (Abramowitz and Stegun, chapters 6, 7 and 9;
-    NIST DLMF 25.11),
-    so a float32 result is within one unit in the last place, nearer than PyTorch's own; poles, infinities and NaN come out as in ATen.
+    NIST DLMF 25.11), so a float32 result is within one unit in the last place, nearer than PyTorch's own; poles, infinities and NaN come
+    out as in ATen. Polynomials follow ATen's own recurrences (NIST DLMF 18.9).
     """
 
     treats = (
@@ -101,8 +133,9 @@ class DecomposeSpecial(ProgramStrategy):
         from autofix.surgery.ops_special import ERROR_FUNCTIONS
         from autofix.surgery.ops_special_bessel import BESSEL_FUNCTIONS
         from autofix.surgery.ops_special_gamma import GAMMA_FUNCTIONS
+        from autofix.surgery.ops_special_polynomials import POLYNOMIALS
 
-        known = {**ERROR_FUNCTIONS, **GAMMA_FUNCTIONS, **BESSEL_FUNCTIONS}
+        known = {**ERROR_FUNCTIONS, **GAMMA_FUNCTIONS, **BESSEL_FUNCTIONS, **POLYNOMIALS}
         added = {name: known[name] for name in operators if name in known}
         if not added:
             raise NothingToDo("none of these operators is known")
@@ -117,5 +150,6 @@ class DecomposeSpecial(ProgramStrategy):
             "unsupported-operator",
             {"operators": ["aten.digamma.default", "aten.erfinv.default", "aten.lgamma.default", "aten.special_i0e.default"]},
         ),
+        Example(FEATURES, "unsupported-operator"),
     )
     DECLINES = (Diagnosis("unsupported-operator", Stage.CONVERT, {"operator": "aten.linalg_qr.default"}),)
