@@ -156,8 +156,9 @@ def test_resize_cubic(places: str) -> None:
 
 @pytest.mark.parametrize("reverse", [0, 1])
 @pytest.mark.parametrize("exclusive", [0, 1])
-def test_cumulated(reverse: int, exclusive: int) -> None:
-    x = np.random.default_rng(3).random((3, 96), np.float32)
+@pytest.mark.parametrize("size", [96, 32 * 25 * 20])
+def test_cumulated(reverse: int, exclusive: int, size: int) -> None:
+    x = np.random.default_rng(3).random((3, size), np.float32)
     for _ in range(2):
         assert_same(results("CumSum", [x, np.array(1)], FAST_REDUCE, constants=(1,), reverse=reverse, exclusive=exclusive))
         x[1, 40] = np.inf

@@ -17,6 +17,8 @@ from autofix.surgery.onnx_types import onnx_attribute
 from autofix.surgery.onnx_writer import OnnxWriter, write_softmax
 
 FLOAT32_LARGEST = 3.4028234663852886e38
+LEAST_CUMULATED, MOST_BLOCKS = 64, 128
+"""Numbers from which on a running sum is taken by blocks, and how many blocks' sums are added up by one product."""
 
 
 def reduce_axes(node: onnx.NodeProto, known: FastGraph) -> list[int] | None:
@@ -158,23 +160,33 @@ def fast_cumulate(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -> bool
     """
     x, axis = node.input[0], known.numbers(node.input[1])
     rank, size = known.rank(x), known.size(x, -1)
-    if not known.is_float(x) or rank is None or axis is None or axis[0] % rank != rank - 1 or size is None or size < 64:
+    if not known.is_float(x) or rank is None or axis is None or axis[0] % rank != rank - 1 or size is None or size < LEAST_CUMULATED:
         return False
-    reverse, exclusive = bool(onnx_attribute(node, "reverse", 0)), int(onnx_attribute(node, "exclusive", 0))
-    width = next((b for b in (32, 25, 24, 20, 16, 40, 50) if size % b == 0), 0)
-    if not width or size // width > 512:
-        return False
-    blocks = size // width
-    ones, across = np.ones((width, width), np.float32), np.ones((blocks, blocks), np.float32)
-    inner = np.tril(ones, -exclusive) if reverse else np.triu(ones, exclusive)
-    outer = np.tril(across, -1) if reverse else np.triu(across, 1)
     lead = [w.op("Shape", x, start=0, end=rank - 1)] if rank > 1 else []
+    total = cumulated(w, x, lead, size, bool(onnx_attribute(node, "reverse", 0)), bool(onnx_attribute(node, "exclusive", 0)))
+    if not total:
+        return False
+    return fast_guarded(w, [node], w.op("Reshape", total, w.op("Shape", x)), node.output[0])
+
+
+def cumulated(w: OnnxWriter, x: str, lead: list[str], size: int, reverse: bool, exclusive: bool) -> str:
+    """Sums up to each place of the last axis of x [*lead, size], as [*lead, blocks, width]; an empty string where no width divides the size."""
+    width = next((b for b in (32, 25, 24, 20, 16, 40, 50) if size % b == 0), 0)
+    if not width:
+        return ""
+    blocks, ones = size // width, np.ones((width, width), np.float32)
     cut = w.op("Reshape", x, w.shape_of(*lead, blocks, width), **w.keep_zeros())
-    within = w.op("MatMul", cut, w.const(inner, np.float32))
+    within = w.op("MatMul", cut, w.const(np.tril(ones, -exclusive) if reverse else np.triu(ones, exclusive), np.float32))
     sums = w.reduce("ReduceSum", cut, [-1], False)
-    before = w.unsqueeze(w.op("MatMul", sums, w.const(outer, np.float32)), [-1])
-    fast = w.op("Reshape", w.op("Add", within, before), w.op("Shape", x))
-    return fast_guarded(w, [node], fast, node.output[0])
+    if blocks <= MOST_BLOCKS:
+        across = np.ones((blocks, blocks), np.float32)
+        before = w.op("MatMul", sums, w.const(np.tril(across, -1) if reverse else np.triu(across, 1), np.float32))
+    else:
+        inner = cumulated(w, sums, lead, blocks, reverse, True)
+        if not inner:
+            return ""
+        before = w.op("Reshape", inner, w.shape_of(*lead, blocks), **w.keep_zeros())
+    return w.op("Add", within, w.unsqueeze(before, [-1]))
 
 
 FAST_REDUCE = {
