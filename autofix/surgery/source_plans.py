@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 # RUNTIME BEGINS
+import contextlib
 from typing import Any
 
 import torch
@@ -164,9 +165,12 @@ def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list
             slot.growth[d] = one if one == two else 0 if halves else None
     stops, watches = as_flag(stop) is not False, [watch]
     if any(slot.vary for slot in slots):  # a test of a size that changes went one way only in these turns
-        stop, watch = open_turn(test, step, slots, leaves, spec, turns)
-        stops |= as_flag(stop) is not False
-        watches.append(watch)
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        with contextlib.suppress(GuardOnDataDependentSymNode):  # the loop itself knows more about these sizes
+            stop, watch = open_turn(test, step, slots, leaves, spec, turns)
+            stops |= as_flag(stop) is not False
+            watches.append(watch)
     return values, spec, slots, stops, watches
 
 

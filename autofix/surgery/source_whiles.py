@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from autofix.surgery.source_merge import as_dtype, as_scalar
+from autofix.surgery.source_merge import as_dtype, as_scalar, is_same_constant
 from autofix.surgery.source_plans import flat_values, held_test, plan_loop
 from autofix.surgery.source_rows import closed, grown_rows
 from autofix.surgery.source_runtime import (
@@ -137,7 +137,9 @@ def traced_loop(test: Any, step: Any, values: Any, bound: Any, counter: bool = F
             if not stops and as_flag(stop) is not False:
                 raise TypeError("a loop stops itself, which no trial turn did")
             out = [flag_tensor(as_flag(stop)).clone()] if stops else []
-            for slot, leaf in zip(slots, flat_values(new)[0]):
+            for slot, before, leaf in zip(slots, flat_values(list(now))[0], flat_values(new)[0]):
+                if slot.kind == "fixed" and leaf is not before and not is_same_constant(before, leaf):
+                    raise TypeError("a loop changes a variable that no trial turn changed")
                 out += pack_leaf(slot, leaf, table)
             return tuple(out)
 
