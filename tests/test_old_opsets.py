@@ -52,3 +52,11 @@ def test_activations_come_out_at_old_opsets(opset: int, tmp_path: Path) -> None:
     model = onnx.load(tmp_path / "out" / "model.onnx")
     assert [o.version for o in model.opset_import if o.domain == ""] == [opset]
     assert not any(n.domain for n in model.graph.node)
+
+
+def test_sums_over_named_axes_are_products():
+    from autofix.surgery.ops_einsum import einsum_by_products
+
+    x, y = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    for equation, tensors in (("btd,bsd->bts", [x, y]), ("bdd->b", [x[:, :3]]), ("...d,d->...", [x, y[0, 0]]), ("btd,bsd,b->ts", [x, y, x[:, 0, 0]])):
+        torch.testing.assert_close(einsum_by_products(equation, tensors), torch.einsum(equation, *tensors))
