@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import torch
 
 from autofix.case import CaseSpec
 from autofix.repair import Settings, repair
