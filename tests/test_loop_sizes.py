@@ -10,6 +10,7 @@ from autofix.capture_scopes import holds_for_usual_sizes
 from autofix.surgery.source_control import rewrite_source
 from autofix.surgery.source_passed import passed_sizes
 from autofix.surgery.source_patch import functions_of
+from autofix.watch import model_frame
 
 TABLE = """
 import torch
@@ -80,3 +81,10 @@ def test_products_of_usual_sizes_are_decided():
     assert holds_for_usual_sizes(sympy.Eq(16 * a * b, 16), None) is False
     assert holds_for_usual_sizes(a * b > 8, None) is None and holds_for_usual_sizes(sympy.Eq(a, b), None) is None
     assert holds_for_usual_sizes(a * b > 1, {a}) is None
+
+
+def test_places_in_installed_models_are_told():
+    text = "def forward():\n    return inner()\n\n\ndef inner():\n    return frame({})\n"
+    scope = {"__name__": "models.scan", "frame": model_frame}
+    exec(compile(text, "/lib/site-packages/models/scan.py", "exec"), scope)
+    assert scope["forward"]()[1:] == (False, "models.scan:2")
