@@ -7,7 +7,6 @@ magnitude, as in LAPACK's getrf. All arithmetic is in float64, so float32 result
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,16 +150,6 @@ def logdet(a: Tensor) -> Tensor:
     """aten.logdet, without the determinant itself, which may overflow: NaN where it is negative."""
     sign, logabs = slogdet_with_factors(a)[:2]
     return torch.where(sign < 0, math.nan, logabs)
-
-
-def without_error_checks(program: Any) -> Any:
-    """An exported program without the tests that raise where a matrix is singular; they give nothing, and ONNX can't raise."""
-    graph = program.graph_module.graph
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target is torch.ops.aten._linalg_check_errors.default:
-            graph.erase_node(node)
-    program.graph_module.recompile()
-    return program
 
 
 def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:

@@ -138,14 +138,12 @@ class DecomposeLinalg(ProgramStrategy):
     def apply(plan: Any, *, operators: list[str]) -> Any:
         from autofix.surgery.ops_constants import EXACT_CONSTANTS
         from autofix.surgery.ops_linalg import LINALG_DECOMPOSITIONS, LINALG_OVERRIDES
-        from autofix.surgery.ops_linalg_lu import without_error_checks
         from autofix.surgery.ops_loop import loops_without_asserts
 
         added = {name: LINALG_DECOMPOSITIONS[name] for name in operators if name in LINALG_DECOMPOSITIONS}
         if not added:
             raise NothingToDo("none of these operators is known")
         plan.decompositions.update(added)
-        plan.passes.append(without_error_checks)
         plan.translations.update(EXACT_CONSTANTS)
         if "aten.linalg_lstsq.default" in added:
             plan.overrides.update(LINALG_OVERRIDES)
