@@ -139,7 +139,7 @@ class DecomposeResize(ProgramStrategy):
     def propose(self, evidence: Evidence, target: Target) -> Iterator[Fix]:
         operators = operators_to_replace(evidence, OPERATORS)
         sampled = any("grid_sampler" in name for name in evidence.operators) and "grid_sampler" in (evidence.fact("operator") or "grid_sampler")
-        if sampled and evidence.diagnosis.symptom.startswith("mismatch"):
+        if sampled and evidence.diagnosis.symptom.startswith("mismatch-at"):  # NaN alone is cheaper to cure around the node
             operators = sorted({*operators, *SAMPLERS})
         if operators:
             yield self.fix(operators=operators)
