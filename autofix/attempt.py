@@ -245,6 +245,10 @@ def run_and_verify(piece: Workpiece, proto: Any, path: Path, max_error: float | 
             if verdict is Verdict.MISMATCH and "optimizers" not in piece.blamed:
                 facts.update(located(piece, path, outcome))
         raise StageFailed(verdict, Diagnosis(outcome.symptom, stage, facts))
+    carried = ", ".join(piece.reference.facts.get("carried_attributes", ()))
+    if carried and not piece.config.first_call:
+        facts = {"message": f"{carried}: kept from call to call; register_buffer makes it state that can be handed in and out", "attributes": carried}
+        raise StageFailed(Verdict.MISMATCH, Diagnosis("carried-state", Stage.PARITY, facts))
     piece.progress.enter(Stage.DYNAMIC)
     fixed = fixed_axes(piece.case.axes, proto)
     if fixed:

@@ -61,6 +61,8 @@ def check_file(case: Case, model: Any, reference: Any, file: Path, target: Targe
     parity = verify_sets(reference, run, target, signature)
     found["rows"] = parity.rows
     found["notes"] += [f"{name} differs; it does not count" for name in parity.advisory]
+    carried = ", ".join(reference.facts.get("carried_attributes", ()))
+    found["notes"] += [f"{carried}: forward keeps state there; each call of the file is the first call of a new model"] if carried else []
     sources = {i["source"]: i["name"] for i in signature["inputs"]}
     axes = {sources[name]: declared for name, declared in case.axes.items() if name in sources}
     found["fixed_axes"] = fixed_axes(axes, proto)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from autofix.adapter import call_signature
+from autofix.carried import carried_attributes
 from autofix.case import describe_leaf
 from autofix.coverage import OperatorLog, Watch, real_path
 from autofix.eager import Eager, EagerCall, Leaves
@@ -80,6 +81,7 @@ def collect_facts(eager: Eager, first: EagerCall, log: OperatorLog, watch: Watch
         "mutated_buffers": list(eager.mutated_buffers),
         "mutated_parameters": list(eager.mutated_parameters),
         "mutated_attributes": list(eager.mutated_attributes),
+        "carried_attributes": carried_attributes(eager, bool(log.random)),
         "weights_mb": round(eager.bytes / 2**20, 2),
         "eager_seconds": round(first.seconds, 6),
         "ill_conditioned": [],

@@ -31,6 +31,7 @@ SYMPTOMS: dict[str, str] = {
     "mismatch-nonfinite": "NaN or infinity in other places than in PyTorch",
     "axis-fixed": "a declared dynamic axis has a fixed size in the file",
     "mutated-buffers": "forward changes buffers that the file keeps constant: later calls go wrong",
+    "carried-state": "forward keeps state in plain attributes, which the file can't carry from call to call",
     "random-operator": "the model draws random numbers, so the file can't repeat PyTorch's values",
     "crash": "the process died by a signal",
     "timeout": "the time limit passed",

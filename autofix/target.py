@@ -88,6 +88,7 @@ class ExportConfig:
     example: name of the input set that is captured. numbers: "inputs" (Python numbers become 0-d inputs) or "baked".
     lift_buffers: buffers that forward changes, made further inputs and outputs. script_modules: submodules that
     "mixed" capture scripts. strict_fallback: strict capture where non-strict fails, as torch.onnx.export does.
+    first_call: each call of the file may be the first call of a new model, though forward keeps state in plain attributes.
     """
 
     capture: str = "export"
@@ -101,6 +102,7 @@ class ExportConfig:
     script_modules: tuple[str, ...] = ()
     strict_fallback: bool = False
     without_passes: tuple[str, ...] = ()
+    first_call: bool = False
     flags: tuple[tuple[str, Any], ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:

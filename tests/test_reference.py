@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from autofix.carried import carried_attributes
 from autofix.case import CaseSpec, load_case
+from autofix.eager import Eager
 from autofix.errors import CaseError
-from autofix.reference import Reference, load_reference, make_reference
+from autofix.reference import Reference, first_calls, load_reference, make_reference
 from autofix.target import Target
 
 
@@ -301,3 +303,17 @@ dynamic_shapes = {"x": {1: "n"}}
 def test_operators_of_other_sizes_are_known(tmp_path: Path) -> None:
     facts = reference_of(tmp_path, OTHER_PATH).facts
     assert "aten.cumsum.default" in facts["operators_elsewhere"] and "aten.cumsum.default" not in facts["operators"]
+
+
+@pytest.mark.parametrize(
+    ("line", "carried"),
+    [("self.kept = self.kept * 0.9 + x", ["kept"]), ("self.kept = x * 2", []), ("self.kept = self.kept * 0 + x", [])],
+)
+def test_state_in_a_plain_attribute_counts_where_the_next_call_depends_on_it(tmp_path: Path, line: str, carried: list[str]) -> None:
+    source = "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.kept = torch.zeros(3)\n\n"
+    source += f"    def forward(self, x):\n        {line}\n        return self.kept + 1\n"
+    file = tmp_path / "m.py"
+    file.write_text("import torch\nfrom torch import nn\n\n\n" + source + "\n\ndef get_inputs():\n    return [torch.ones(3)]\n")
+    eager = Eager(load_case(CaseSpec(str(file))))
+    _, log = first_calls(eager)
+    assert carried_attributes(eager, bool(log.random)) == carried
