@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from autofix.surgery.source_names import root_name, uses_of
+from autofix.surgery.source_names import called_names, root_name, uses_of
 from autofix.surgery.source_nodes import code_of
 from autofix.surgery.source_pieces import is_split
 
@@ -42,18 +42,7 @@ class Assignments(cst.CSTVisitor):
 
 def converts(node: cst.CSTNode) -> bool:
     """Whether an expression turns something into a Python number: int(), float(), item(), tolist() or what replaced them."""
-    found = _Calls()
-    node.visit(found)
-    return bool(found.names & {"int", "float", "bool", "item", "tolist", "whole_number", "number_of", "real_of", "size_list"})
-
-
-class _Calls(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Call(self, node: cst.Call) -> None:
-        func = node.func
-        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
+    return bool(called_names([node]) & {"int", "float", "bool", "item", "tolist", "whole_number", "number_of", "real_of", "size_list"})
 
 
 LISTS = (cst.List, cst.Tuple, cst.ListComp, cst.Dict, cst.DictComp, cst.Set, cst.GeneratorExp, cst.SimpleString)

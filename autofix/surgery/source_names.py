@@ -288,3 +288,20 @@ def contains(body: Sequence[cst.CSTNode], *kinds: type, into_loops: bool = True)
         if finder.found:
             return True
     return False
+
+
+class _Calls(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Call(self, node: cst.Call) -> None:
+        func = node.func
+        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
+
+
+def called_names(nodes: Iterable[cst.CSTNode]) -> set[str]:
+    """Names of the functions and methods that are called somewhere in these nodes."""
+    found = _Calls()
+    for node in nodes:
+        node.visit(found)
+    return found.names

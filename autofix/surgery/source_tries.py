@@ -7,14 +7,14 @@ on a value gets a sibling `name_or_error` that returns (whether it raised, value
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
 
 from autofix.surgery.source_exits import RewriteReturns, plain_line
 from autofix.surgery.source_forms import visited
-from autofix.surgery.source_names import contains, else_statements, falls_through, statements, uses_of
+from autofix.surgery.source_names import called_names, contains, else_statements, falls_through, statements, uses_of
 from autofix.surgery.source_nodes import bracketed, code_of
 
 SUFFIX = "_or_error"
@@ -26,23 +26,6 @@ def short_name(call_node: cst.Call) -> str:
     if isinstance(func, cst.Name):
         return func.value
     return func.attr.value if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == "self" else ""
-
-
-class _Calls(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Call(self, node: cst.Call) -> None:
-        func = node.func
-        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
-
-
-def called_names(nodes: Iterable[cst.CSTNode]) -> set[str]:
-    """Names of the functions and methods that are called somewhere in these nodes."""
-    found = _Calls()
-    for node in nodes:
-        node.visit(found)
-    return found.names
 
 
 class _Tries(cst.CSTVisitor):
