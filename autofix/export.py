@@ -23,8 +23,7 @@ from autofix.target import DEFAULT_OPSET, ExportConfig
 
 
 class FunctionOverrides(torch.overrides.TorchFunctionMode):
-    """Swaps torch functions for replacements while a model is captured, in the bodies of loops and branches too. A replacement's own
-    calls are not swapped by itself again, but by the others."""
+    """Swaps torch functions for replacements in all that is captured; a replacement's own calls are swapped by the others, not by itself."""
 
     def __init__(self, table: dict[Callable[..., Any], Callable[..., Any]]) -> None:
         super().__init__()
