@@ -58,9 +58,9 @@ class Site:
     line: int
     function: str
     user: bool
-    library: str = ""  # "module:line" where it happened in an installed model's code that the person's line calls
     test: Any = field(default=None, compare=False)  # the sympy expression, and which input axis each of its symbols is
     symbols: dict[Any, tuple[str, int]] = field(default_factory=dict, compare=False)
+    library: str = ""  # "module:line" where it happened in an installed model's code that the person's line calls
 
     @property
     def code(self) -> str:
@@ -210,7 +210,7 @@ def watch_sizes(files: Mapping[str, str]) -> Iterator[Watch]:
                     key = (kind, code.co_filename, frame.f_lineno, text + place)
                     if key not in watch.sites:
                         symbols = source_axes(self.shape_env, self.expr.free_symbols)
-                        watch.sites[key] = Site(kind, text, code.co_filename, frame.f_lineno, code.co_name, user, place, self.expr, symbols)
+                        watch.sites[key] = Site(kind, text, code.co_filename, frame.f_lineno, code.co_name, user, self.expr, symbols, place)
             return original(self, file, line)
 
         return guard
