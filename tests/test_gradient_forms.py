@@ -9,6 +9,7 @@ import torch
 
 from autofix.surgery.capture_below_autograd import capture_below_autograd
 from autofix.surgery.gradient_forms import GRADIENT_FORMS
+from autofix.surgery.gradient_forms_places import PLACE_GRADIENTS
 
 aten = torch.ops.aten
 
@@ -16,7 +17,7 @@ aten = torch.ops.aten
 def check(name: str, *args: Any) -> None:
     """Our form of aten.<name>.default gives what the kernel gives."""
     expected = getattr(aten, name)(*args)
-    given = GRADIENT_FORMS[f"aten.{name}.default"](*args)
+    given = {**GRADIENT_FORMS, **PLACE_GRADIENTS}[f"aten.{name}.default"](*args)
     torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-4)
 
 

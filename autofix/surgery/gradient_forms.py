@@ -1,9 +1,8 @@
 """Gradient operators (`aten.*_backward`) that neither torch's own decompositions nor the exporter have, in forward operators.
 
 Sources: a convolution's gradient for its input is the transposed convolution with the same weights, that for its weights the convolution of the
-input with the gradient, with stride and dilation exchanged (Dumoulin and Visin, A guide to convolution arithmetic, 2016, chapter 4). Pooling by
-averages and resizing are linear and work on each axis alone: y = A x B^T, so the gradient is A^T g B. A^T is read off by running the operator
-itself over an identity matrix.
+input with the gradient, with stride and dilation exchanged (Dumoulin and Visin, A guide to convolution arithmetic, 2016, chapter 4). Those of
+padding, pooling and resizing stand in gradient_forms_places.py.
 """
 
 from __future__ import annotations
@@ -60,78 +59,6 @@ def first_of_each_axis(x: Any, sizes: Any) -> Any:
     return x
 
 
-def through_axes(grad: Any, transposes: list[Any]) -> Any:
-    """A^T g B for the last axes of grad; transposes[i] is (input size, output size)."""
-    if len(transposes) == 1:
-        return grad @ transposes[0].transpose(0, 1)
-    return transposes[0] @ grad @ transposes[1].transpose(0, 1)
-
-
-def axis_transposes(grad: Any, sizes: Any, run: Callable[[Any, int], Any]) -> list[Any]:
-    """For each axis the transposed matrix of a linear operator: run(identity (1, n, n), axis number) -> (1, n, output size)."""
-    return [run(torch.eye(size, dtype=grad.dtype).unsqueeze(0), axis)[0] for axis, size in enumerate(sizes)]
-
-
-def pair(value: Any, otherwise: Any = None) -> list[Any]:
-    """Two numbers from a list of none, one or two."""
-    given = list(value) or list(otherwise)
-    return given if len(given) == 2 else given * 2
-
-
-def avg_pool2d_backward(
-    grad: Any, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor_override: Any
-) -> Any:
-    """aten.avg_pool2d_backward; with a divisor of its own only where all windows are whole (else NotImplementedError)."""
-    kernel, padding = pair(kernel_size), pair(padding)
-    stride = pair(stride, kernel)
-    if divisor_override is not None and ceil_mode:
-        raise NotImplementedError("avg_pool2d_backward with divisor_override and ceil_mode")
-    counted = count_include_pad or divisor_override is not None
-
-    def run(eye: Any, axis: int) -> Any:
-        return aten.avg_pool1d(eye, [kernel[axis]], [stride[axis]], [padding[axis]], ceil_mode, counted)
-
-    made = through_axes(grad, axis_transposes(grad, x.shape[-2:], run))
-    return made if divisor_override is None else made * (kernel[0] * kernel[1] / divisor_override)
-
-
-def adaptive_avg_pool2d_backward(grad: Any, x: Any) -> Any:
-    """aten._adaptive_avg_pool2d_backward."""
-    return through_axes(grad, axis_transposes(grad, x.shape[-2:], lambda eye, axis: aten.adaptive_avg_pool1d(eye, [grad.shape[axis - 2]])))
-
-
-def nearest1d_backward(grad: Any, output_size: Any, input_size: Any, scales: Any = None) -> Any:
-    """aten.upsample_nearest1d_backward."""
-    return through_axes(grad, axis_transposes(grad, input_size[2:], lambda eye, axis: aten.upsample_nearest1d(eye, [output_size[axis]], scales)))
-
-
-def nearest2d_backward(grad: Any, output_size: Any, input_size: Any, scales_h: Any = None, scales_w: Any = None) -> Any:
-    """aten.upsample_nearest2d_backward."""
-    scales = (scales_h, scales_w)
-    return through_axes(
-        grad, axis_transposes(grad, input_size[2:], lambda eye, axis: aten.upsample_nearest1d(eye, [output_size[axis]], scales[axis]))
-    )
-
-
-def linear1d_backward(grad: Any, output_size: Any, input_size: Any, align_corners: bool, scales: Any = None) -> Any:
-    """aten.upsample_linear1d_backward."""
-
-    def run(eye: Any, axis: int) -> Any:
-        return aten.upsample_linear1d(eye, [output_size[axis]], align_corners, scales)
-
-    return through_axes(grad, axis_transposes(grad, input_size[2:], run))
-
-
-def bilinear2d_backward(grad: Any, output_size: Any, input_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None) -> Any:
-    """aten.upsample_bilinear2d_backward."""
-    scales = (scales_h, scales_w)
-
-    def run(eye: Any, axis: int) -> Any:
-        return aten.upsample_linear1d(eye, [output_size[axis]], align_corners, scales[axis])
-
-    return through_axes(grad, axis_transposes(grad, input_size[2:], run))
-
-
 def cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
     """aten._cdist_backward: the gradient for x1 (..., rows, features); 0 where two points are the same, as in PyTorch."""
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
@@ -164,12 +91,6 @@ def mish_backward(grad: Any, x: Any) -> Any:
 
 GRADIENT_FORMS: dict[str, Callable[..., Any]] = {
     "aten.convolution_backward.default": convolution_backward,
-    "aten.avg_pool2d_backward.default": avg_pool2d_backward,
-    "aten._adaptive_avg_pool2d_backward.default": adaptive_avg_pool2d_backward,
-    "aten.upsample_nearest1d_backward.default": nearest1d_backward,
-    "aten.upsample_nearest2d_backward.default": nearest2d_backward,
-    "aten.upsample_linear1d_backward.default": linear1d_backward,
-    "aten.upsample_bilinear2d_backward.default": bilinear2d_backward,
     "aten._cdist_backward.default": cdist_backward,
     "aten.hardshrink_backward.default": shrink_backward,
     "aten.softshrink_backward.default": shrink_backward,

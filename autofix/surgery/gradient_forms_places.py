@@ -1,6 +1,7 @@
-"""Gradient operators of padding, resizing and pooling in three dimensions, of picks by place, and of grids of sampling places.
+"""Gradient operators of padding, pooling and resizing, of picks by place, and of grids of sampling places.
 
-Sources: padding, resizing and means are linear along each axis (see gradient_forms.py); the gradient of a maximum goes to its place; sampling follows
+Sources: padding, means and resizing are linear and work on each axis alone: y = A x B^T, so the gradient is A^T g B, where A^T is read off by
+running the operator itself over an identity matrix; the gradient of a maximum goes to its place; sampling follows
 aten/src/ATen/native/GridSampler.h and cpu/GridSamplerKernel.cpp.
 """
 
@@ -20,73 +21,65 @@ aten = torch.ops.aten
 
 def along_axes(grad: Any, sizes: Any, run: Callable[[Any, int], Any]) -> Any:
     """The gradient of an operator that is linear along each of the last axes; run(identity (1, n, n), axis number) -> (1, n, output size)."""
-    rank = len(sizes)
     for axis, size in enumerate(sizes):
-        matrix = run(torch.eye(size, dtype=grad.dtype).unsqueeze(0), axis)[0]
-        at = grad.ndim - rank + axis
-        grad = (grad.movedim(at, -1) @ matrix.mT).movedim(-1, at)
+        matrix, last_first = run(torch.eye(size, dtype=grad.dtype).unsqueeze(0), axis)[0], axis - len(sizes)
+        if last_first == -1:
+            grad = grad @ matrix.mT
+        elif last_first == -2:
+            grad = matrix @ grad
+        else:
+            grad = (grad.movedim(last_first, -1) @ matrix.mT).movedim(-1, last_first)
     return grad
 
 
-def replication_pad_backward(grad: Any, x: Any, padding: Any) -> Any:
-    """aten.replication_pad1d_backward, 2d and 3d; `padding` begins with the last axis."""
+def pad_backward(forward: Any, grad: Any, x: Any, padding: Any) -> Any:
+    """aten.replication_pad1d_backward and aten.reflection_pad1d_backward to 3d; `padding` begins with the last axis, forward: the operator of one."""
     rank = len(padding) // 2
 
     def run(eye: Any, axis: int) -> Any:
         last_first = rank - 1 - axis
-        return aten.replication_pad1d(eye, padding[2 * last_first : 2 * last_first + 2])
+        return forward(eye, padding[2 * last_first : 2 * last_first + 2])
 
     return along_axes(grad, x.shape[-rank:], run)
 
 
-def reflection_pad_backward(grad: Any, x: Any, padding: Any) -> Any:
-    """aten.reflection_pad1d_backward, 2d and 3d."""
-    rank = len(padding) // 2
-
-    def run(eye: Any, axis: int) -> Any:
-        last_first = rank - 1 - axis
-        return aten.reflection_pad1d(eye, padding[2 * last_first : 2 * last_first + 2])
-
-    return along_axes(grad, x.shape[-rank:], run)
-
-
-def three(value: Any, otherwise: Any = None) -> list[Any]:
-    """Three numbers from a list of none, one or three."""
+def each_axis(rank: int, value: Any, otherwise: Any = None) -> list[Any]:
+    """One number an axis from a list of none, one or all."""
     given = list(value) or list(otherwise)
-    return given if len(given) == 3 else given * 3
+    return given if len(given) == rank else given * rank
 
 
-def avg_pool3d_backward(
-    grad: Any, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor_override: Any
+def avg_pool_backward(
+    rank: int, grad: Any, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor_override: Any
 ) -> Any:
-    """aten.avg_pool3d_backward; with a divisor of its own only where all windows are whole (else NotImplementedError)."""
-    kernel, padding = three(kernel_size), three(padding)
-    stride = three(stride, kernel)
+    """aten.avg_pool2d_backward and 3d; with a divisor of its own only where all windows are whole (else NotImplementedError)."""
+    kernel, padding = each_axis(rank, kernel_size), each_axis(rank, padding)
+    stride = each_axis(rank, stride, kernel)
     if divisor_override is not None and ceil_mode:
-        raise NotImplementedError("avg_pool3d_backward with divisor_override and ceil_mode")
+        raise NotImplementedError(f"avg_pool{rank}d_backward with divisor_override and ceil_mode")
     counted = count_include_pad or divisor_override is not None
 
     def run(eye: Any, axis: int) -> Any:
         return aten.avg_pool1d(eye, [kernel[axis]], [stride[axis]], [padding[axis]], ceil_mode, counted)
 
-    made = along_axes(grad, x.shape[-3:], run)
+    made = along_axes(grad, x.shape[-rank:], run)
     return made if divisor_override is None else made * (math.prod(kernel) / divisor_override)
 
 
-def adaptive_avg_pool3d_backward(grad: Any, x: Any) -> Any:
-    """aten._adaptive_avg_pool3d_backward."""
-    return along_axes(grad, x.shape[-3:], lambda eye, axis: aten.adaptive_avg_pool1d(eye, [grad.shape[axis - 3]]))
+def adaptive_avg_pool_backward(rank: int, grad: Any, x: Any) -> Any:
+    """aten._adaptive_avg_pool2d_backward and 3d."""
+    return along_axes(grad, x.shape[-rank:], lambda eye, axis: aten.adaptive_avg_pool1d(eye, [grad.shape[axis - rank]]))
 
 
 def nearest_backward(forward: Any, grad: Any, output_size: Any, input_size: Any, *scales: Any) -> Any:
-    """aten.upsample_nearest3d_backward and aten._upsample_nearest_exact1d_backward to 3d; forward: the operator of one axis."""
+    """aten.upsample_nearest1d_backward and aten._upsample_nearest_exact1d_backward to 3d; forward: the operator of one axis."""
     given = [*scales, *[None] * (len(output_size) - len(scales))]
     return along_axes(grad, input_size[2:], lambda eye, axis: forward(eye, [output_size[axis]], given[axis]))
 
 
-def trilinear3d_backward(grad: Any, output_size: Any, input_size: Any, align_corners: bool, *scales: Any) -> Any:
-    """aten.upsample_trilinear3d_backward."""
-    given = [*scales, *[None] * (3 - len(scales))]
+def linear_backward(grad: Any, output_size: Any, input_size: Any, align_corners: bool, *scales: Any) -> Any:
+    """aten.upsample_linear1d_backward, bilinear2d and trilinear3d."""
+    given = [*scales, *[None] * (len(output_size) - len(scales))]
     return along_axes(grad, input_size[2:], lambda eye, axis: aten.upsample_linear1d(eye, [output_size[axis]], align_corners, given[axis]))
 
 
@@ -173,16 +166,18 @@ def counting_losses() -> dict[str, Callable[..., Any]]:
 
 
 PLACE_GRADIENTS: dict[str, Callable[..., Any]] = {
-    **{f"aten.replication_pad{rank}d_backward.default": replication_pad_backward for rank in (1, 2, 3)},
-    **{f"aten.reflection_pad{rank}d_backward.default": reflection_pad_backward for rank in (1, 2, 3)},
-    "aten.avg_pool3d_backward.default": avg_pool3d_backward,
-    "aten._adaptive_avg_pool3d_backward.default": adaptive_avg_pool3d_backward,
-    "aten.upsample_nearest3d_backward.default": partial(nearest_backward, aten.upsample_nearest1d.default),
+    **{f"aten.replication_pad{rank}d_backward.default": partial(pad_backward, aten.replication_pad1d) for rank in (1, 2, 3)},
+    **{f"aten.reflection_pad{rank}d_backward.default": partial(pad_backward, aten.reflection_pad1d) for rank in (1, 2, 3)},
+    **{f"aten.avg_pool{rank}d_backward.default": partial(avg_pool_backward, rank) for rank in (2, 3)},
+    **{f"aten._adaptive_avg_pool{rank}d_backward.default": partial(adaptive_avg_pool_backward, rank) for rank in (2, 3)},
+    **{f"aten.upsample_nearest{rank}d_backward.default": partial(nearest_backward, aten.upsample_nearest1d.default) for rank in (1, 2, 3)},
     **{
         f"aten._upsample_nearest_exact{rank}d_backward.default": partial(nearest_backward, aten._upsample_nearest_exact1d.default)
         for rank in (1, 2, 3)
     },
-    "aten.upsample_trilinear3d_backward.default": trilinear3d_backward,
+    "aten.upsample_linear1d_backward.default": linear_backward,
+    "aten.upsample_bilinear2d_backward.default": linear_backward,
+    "aten.upsample_trilinear3d_backward.default": linear_backward,
     "aten.upsample_bicubic2d_backward.default": partial(plane_backward, aten.upsample_bicubic2d.default),
     "aten._upsample_bilinear2d_aa_backward.default": partial(plane_backward, aten._upsample_bilinear2d_aa.default),
     "aten._upsample_bicubic2d_aa_backward.default": partial(plane_backward, aten._upsample_bicubic2d_aa.default),
