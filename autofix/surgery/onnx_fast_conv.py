@@ -62,7 +62,9 @@ def read_windows(node: onnx.NodeProto, known: FastGraph) -> Windows | None:
 
 
 def write_windows(w: OnnxWriter, op_type: str, x: str, found: Windows, out: str | None = None) -> str:
-    """The node of a convolution of which no pad is negative."""
+    """The node of a convolution; what negative pads ask for is cut off before."""
+    rank, begin, end = len(found.kernel), [max(p, 0) for p in found.begin], [max(p, 0) for p in found.end]
+    x = padded(w, x, range(2, 2 + rank), [min(p, 0) for p in found.begin], [min(p, 0) for p in found.end], 2 + rank)
     more = {"output_padding": found.extra} if any(found.extra) else {}
     return w.op(
         op_type,
@@ -73,7 +75,7 @@ def write_windows(w: OnnxWriter, op_type: str, x: str, found: Windows, out: str 
         kernel_shape=found.kernel,
         strides=found.strides,
         dilations=found.dilations,
-        pads=[*found.begin, *found.end],
+        pads=[*begin, *end],
         group=found.group,
         **more,
     )
@@ -157,9 +159,6 @@ def fast_conv_transpose(w: OnnxWriter, node: onnx.NodeProto, known: FastGraph) -
         if rank == 3 and plain.group == 1:
             write_volume_conv(w, x, plain, out)
             return True
-        if min(*plain.begin, *plain.end) < 0:
-            x = padded(w, x, range(2, 2 + rank), [min(p, 0) for p in plain.begin], [min(p, 0) for p in plain.end], 2 + rank)
-            plain = replace(plain, begin=tuple(max(p, 0) for p in plain.begin), end=tuple(max(p, 0) for p in plain.end))
         write_windows(w, "Conv", x, plain, out)
         return True
     rest = found.kernel[0] % found.strides[0]
@@ -208,10 +207,7 @@ def write_volume_transpose(w: OnnxWriter, x: str, found: Windows, out: str) -> N
         bias,
     )
     if found.strides[1:] == (1, 1):
-        plain = turned(flat)
-        image = padded(w, image, [3], [min(plain.begin[1], 0)], [min(plain.end[1], 0)], 4)
-        plain = replace(plain, begin=(plain.begin[0], max(plain.begin[1], 0)), end=(plain.end[0], max(plain.end[1], 0)))
-        seen = write_windows(w, "Conv", image, plain)
+        seen = write_windows(w, "Conv", image, turned(flat))
     else:
         seen = write_windows(w, "ConvTranspose", image, flat)
     rows, wide = w.op("Mul", tall, w.const([across])), w.size(seen, 3)
