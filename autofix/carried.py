@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from autofix.case import uninitialized
+from autofix.traces import same_tensor
 
 if TYPE_CHECKING:
     from autofix.eager import Eager, Leaves
@@ -39,12 +40,4 @@ def same_outputs(first: Leaves, second: Leaves) -> bool:
     """Whether two calls gave the same outputs but for round-off."""
     if [n for n, _ in first] != [n for n, _ in second]:
         return False
-    return all(nearly(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
-
-
-def nearly(a: Any, b: Any) -> bool:
-    """Equal in shape and, but for round-off, in values."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    a, b = (t.to_dense() if t.layout != torch.strided else t.dequantize() if t.is_quantized else t for t in (a, b))
-    return bool(torch.allclose(a, b, RTOL, ATOL, equal_nan=True)) if a.is_floating_point() or a.is_complex() else bool(torch.equal(a, b))
+    return all(same_tensor(a, b, RTOL, ATOL) for (_, a), (_, b) in zip(first, second, strict=True))

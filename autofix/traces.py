@@ -29,8 +29,8 @@ class Traces:
         return bool(self.buffers or self.parameters or self.attributes)
 
 
-def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal in dtype, shape and values; NaN equals NaN."""
+def same_tensor(a: torch.Tensor, b: torch.Tensor, rtol: float = 0.0, atol: float = 0.0) -> bool:
+    """Equal in dtype, shape and values, reals within a tolerance if one is given; NaN equals NaN."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.layout != torch.strided or a.is_quantized:
@@ -39,6 +39,8 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
         return True
     with torch.no_grad():
         if a.is_floating_point() or a.is_complex():
+            if rtol or atol:
+                return torch.allclose(a, b, rtol, atol, equal_nan=True)
             return bool(torch.all((a == b) | ((a != a) & (b != b))))
         return bool(torch.equal(a, b))
 
