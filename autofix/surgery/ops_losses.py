@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from autofix.surgery.ops_loop import loop_steps
+from autofix.surgery.ops_numerics import reduced_loss
 
 
 def as_lengths(lengths: Any) -> Tensor:
@@ -110,7 +111,7 @@ def multilabel_margin_with_mask(x: Tensor, target: Tensor, reduction: int) -> tu
     margin = 1.0 - scores.gather(1, named).unsqueeze(2) + scores.unsqueeze(1)
     counts = valid.unsqueeze(2) & ~chosen.unsqueeze(1) & (margin > 0)
     each = torch.where(counts, margin, 0.0).sum((1, 2)) / scores.shape[1]
-    loss = each.mean() if reduction == 1 else each.sum() if reduction == 2 else each if x.ndim == 2 else each.squeeze(0)
+    loss = reduced_loss(each if x.ndim == 2 else each.squeeze(0), None, reduction)
     return loss, chosen.to(x.dtype).reshape(target.shape)
 
 

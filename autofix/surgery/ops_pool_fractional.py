@@ -46,27 +46,22 @@ def fractional_max(x: Tensor, kernel: Sequence[int], output: Sequence[int], samp
     return seen.gather(-1, choice).squeeze(-1), position.gather(-1, choice).squeeze(-1)
 
 
-def fractional_any(x: Tensor, kernel: Sequence[int], output: Sequence[int], samples: Tensor, order: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """fractional_max of an image or volume alone, too."""
+SAMPLE_ORDERS = {2: (1, 0), 3: (0, 1, 2)}
+"""Which random sample places the windows of each axis: of images the first is that of the width."""
+
+
+def fractional_max_pool(x: Tensor, kernel: Sequence[int], output: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
+    """aten.fractional_max_pool2d and 3d, of an image or volume alone, too."""
+    order = SAMPLE_ORDERS[len(kernel)]
     if x.ndim == len(kernel) + 2:
         return fractional_max(x, kernel, output, samples, order)
     values, indices = fractional_max(x.unsqueeze(0), kernel, output, samples, order)
     return values.squeeze(0), indices.squeeze(0)
 
 
-def fractional_max_pool2d(x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor) -> tuple[Tensor, Tensor]:
-    """aten.fractional_max_pool2d: the first sample is that of the width."""
-    return fractional_any(x, kernel_size, output_size, random_samples, (1, 0))
-
-
-def fractional_max_pool3d(x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor) -> tuple[Tensor, Tensor]:
-    """aten.fractional_max_pool3d: samples of depth, height, width."""
-    return fractional_any(x, kernel_size, output_size, random_samples, (0, 1, 2))
-
-
 FRACTIONAL_DECOMPOSITIONS = {
-    "aten.fractional_max_pool2d.default": fractional_max_pool2d,
-    "aten.fractional_max_pool3d.default": fractional_max_pool3d,
+    "aten.fractional_max_pool2d.default": fractional_max_pool,
+    "aten.fractional_max_pool3d.default": fractional_max_pool,
 }
 
 
@@ -88,8 +83,7 @@ def fractional_function(rank: int, both: bool) -> Callable[..., Any]:
         if _random_samples is None:
             batch = 1 if input.ndim == rank + 1 else input.shape[0]
             _random_samples = torch.rand(batch, input.shape[-rank - 1], rank, dtype=input.dtype)
-        order = (1, 0) if rank == 2 else (0, 1, 2)
-        found = fractional_any(input, as_sizes(kernel_size, rank), as_sizes(output_size, rank), _random_samples, order)
+        found = fractional_max_pool(input, as_sizes(kernel_size, rank), as_sizes(output_size, rank), _random_samples)
         return found if both or return_indices else found[0]
 
     return replacement

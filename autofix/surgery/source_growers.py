@@ -6,7 +6,7 @@ from typing import Any
 
 import libcst as cst
 
-from autofix.surgery.source_names import contains
+from autofix.surgery.source_names import called_name, contains
 from autofix.surgery.source_nodes import code_of
 from autofix.surgery.source_pieces import LoopsOver, grown_lists
 
@@ -42,8 +42,7 @@ def calls_grower(node: cst.BaseExpression, growers: set[str]) -> bool:
         return False
     if code_of(node.func) in ("list", "tuple") and len(node.args) == 1:
         return calls_grower(node.args[0].value, growers)
-    func = node.func
-    return (func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "") in growers
+    return called_name(node) in growers
 
 
 class _Bound(cst.CSTVisitor):

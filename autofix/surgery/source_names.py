@@ -295,8 +295,13 @@ class _Calls(cst.CSTVisitor):
         self.names: set[str] = set()
 
     def visit_Call(self, node: cst.Call) -> None:
-        func = node.func
-        self.names.add(func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else "")
+        self.names.add(called_name(node))
+
+
+def called_name(node: cst.Call) -> str:
+    """The name of the function or method that is called, "" for what has none."""
+    func = node.func
+    return func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
 
 
 def called_names(nodes: Iterable[cst.CSTNode]) -> set[str]:

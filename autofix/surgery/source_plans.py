@@ -111,15 +111,14 @@ def trial_leaf(slot: Any, shift: int, turns: Any = None) -> Any:
 def plan_loop(test: Any, step: Any, values: list[Any], turns: Any) -> tuple[list[Any], Any, list[Any], bool, list[Any]]:
     """(variables, their structure, one slot a leaf, whether the loop may stop itself, what it reads), found by trial turns."""
     first = [free_number(v, None if i else 1, turns) if turns is not None and not i else v for i, v in enumerate(values)]
-    stop, new, changed, watch = probe_turn(test, step, *flat_values(first))
+    _, new, _, _ = probe_turn(test, step, *flat_values(first))
     free = [free_number(a, b, turns if i == 0 else None) for i, (a, b) in enumerate(zip(values, new))]
     _, after, _, _ = probe_turn(test, step, *flat_values(free))
     lows = [lowest(a, b, c) for a, b, c in zip(values, free, after)]
     if any(low is not None for low in lows[1 if turns is not None else 0 :]):
         free = [free_number(a, b, turns if i == 0 else None, low) for i, (a, b, low) in enumerate(zip(values, new, lows))]
         _, after, _, _ = probe_turn(test, step, *flat_values(free))
-    new = after
-    values = align_lists(values, new)
+    values = align_lists(values, after)
     leaves, spec = flat_values(values)
     unbound = [f if type(v) is int else v for v, f in zip(values, free)]
     stop, new, changed, watch = probe_turn(test, step, *flat_values(unbound))

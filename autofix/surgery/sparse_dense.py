@@ -64,20 +64,16 @@ def held_places(x: Any) -> Any:
     return x != 0 if held is None else held
 
 
-def sparse_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """torch.sparse.softmax: over the entries alone; what is no entry stays 0."""
-    x, held = input if dtype is None else input.to(dtype), held_places(input)
-    made = torch.where(held, torch.softmax(torch.where(held, x, -math.inf), dim), 0.0)
-    setattr(made, HELD, held)
-    return made
+def over_entries(function: Any) -> Any:
+    """torch.sparse.softmax or log_softmax from the dense function: over the entries alone; what is no entry stays 0."""
 
+    def replacement(input: Any, dim: int, dtype: Any = None) -> Any:
+        x, held = input if dtype is None else input.to(dtype), held_places(input)
+        made = torch.where(held, function(torch.where(held, x, -math.inf), dim), 0.0)
+        setattr(made, HELD, held)
+        return made
 
-def sparse_log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """torch.sparse.log_softmax."""
-    x, held = input if dtype is None else input.to(dtype), held_places(input)
-    made = torch.where(held, torch.log_softmax(torch.where(held, x, -math.inf), dim), 0.0)
-    setattr(made, HELD, held)
-    return made
+    return replacement
 
 
 def sparse_values(input: Any) -> Any:
@@ -121,7 +117,7 @@ class SparseAsDenseMode(torch.overrides.TorchFunctionMode):
         super().__init__()
         self.table = sparse_overrides()
         self.names = {"_sparse_mm": sparse_matmul, "_sparse_addmm": sparse_addmm, "_sparse_sum": sparse_sum}
-        self.names |= {"_sparse_softmax": sparse_softmax, "_sparse_log_softmax": sparse_log_softmax}
+        self.names |= {"_sparse_softmax": over_entries(torch.softmax), "_sparse_log_softmax": over_entries(torch.log_softmax)}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Swap the function if it is one of the table's."""
